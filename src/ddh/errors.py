@@ -1,0 +1,21 @@
+"""The errors that reach a user. Each message says what is wrong and what to do about it."""
+
+
+class DDHError(Exception):
+    """Anything that ddh itself refuses; the command line prints it without a traceback."""
+
+
+class InputError(DDHError, ValueError):
+    """Data or a setting that cannot be used as it is."""
+
+
+class ModelError(DDHError):
+    """A model folder that is damaged, of another kind, or does not fit the request."""
+
+
+class MissingDependency(DDHError, ImportError):
+    """An optional library is needed; the message names the extra that brings it."""
+
+
+class DDHWarning(UserWarning):
+    """Something worked, but not the way a user may expect."""

@@ -1,0 +1,40 @@
+"""Charikar (2002), "Similarity estimation techniques from rounding algorithms": random planes."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ddh.hashers.base import LinearHasher
+
+
+class LSH(LinearHasher):
+    """Signs of random projections; two vectors at angle t agree in a bit with 1 - t / pi.
+
+    Features are centred first, or most of them would fall on one side of every plane. With
+    `orthogonal`, the planes of each block of `dimensions` bits are orthogonal to each other,
+    which lowers the variance and keeps the law.
+    """
+
+    title = "Locality-sensitive hashing"
+    kind = "data-independent"
+    paper = "Charikar, Similarity estimation techniques from rounding algorithms, STOC"
+    year = 2002
+
+    def __init__(
+        self, bits: int = 64, *, orthogonal: bool = False, random_state: int | None = 0
+    ) -> None:
+        self.bits = bits
+        self.orthogonal = orthogonal
+        self.random_state = random_state
+
+    def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
+        dimensions = X.shape[1]
+        self.mean_ = X.mean(axis=0, dtype=np.float64)
+        planes = rng.standard_normal((dimensions, self.bits))
+        if self.orthogonal:
+            for start in range(0, self.bits, dimensions):
+                block = planes[:, start : start + dimensions]
+                q, r = np.linalg.qr(block)
+                planes[:, start : start + dimensions] = q * np.sign(np.diag(r))
+        self.projection_ = planes
