@@ -2,12 +2,21 @@
 
 import click
 
-from ddh.cli import LazyGroup
+from ddh.lazy_group import LazyGroup
 
 BENCHES = {
     "labels": "ddh.bench.labels:labels",
     "objective": "ddh.bench.objective:objective",
     "encode": "ddh.bench.encode:encode",
+    "search": "ddh.bench.search:search",
+    "methods": "ddh.bench.methods:methods",
+    "table2": "ddh.bench.table2:table2",
+    "table3": "ddh.bench.table3:table3",
+    "table4": "ddh.bench.table4:table4",
+    "table5": "ddh.bench.table5:table5",
+    "table6": "ddh.bench.table6:table6",
+    "fig2": "ddh.bench.fig2:fig2",
+    "fig3": "ddh.bench.fig3:fig3",
 }
 
 

@@ -1,39 +1,27 @@
 """The `ddh` command. Each verb is one module of this folder, imported only when it is used."""
 
 import sys
-from importlib import import_module
-from typing import Any
 
 import click
 
 import ddh
 from ddh.errors import DDHError
+from ddh.lazy_group import LazyGroup
 
 # verb -> "module:object"; the help of `ddh --help` reads each module's short help.
 VERBS = {
     "demo": "ddh.cli.demo:demo",
     "fit": "ddh.cli.fit:fit",
     "encode": "ddh.cli.encode:encode",
+    "index": "ddh.cli.index:index",
+    "search": "ddh.cli.search:search",
+    "dedup": "ddh.cli.dedup:dedup",
+    "evaluate": "ddh.cli.evaluate:evaluate",
+    "methods": "ddh.cli.methods:methods",
     "info": "ddh.cli.info:info",
+    "report": "ddh.cli.report:report",
     "bench": "ddh.bench:bench",
 }
-
-
-class LazyGroup(click.Group):
-    """A group whose commands live in modules that are imported on first use."""
-
-    def __init__(self, *args: Any, verbs: dict[str, str] | None = None, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.verbs = verbs or {}
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.verbs)
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in self.verbs:
-            return None
-        module, attribute = self.verbs[name].split(":")
-        return getattr(import_module(module), attribute)
 
 
 @click.group(

@@ -12,7 +12,27 @@ from ddh.hashers.base import Hasher
 # that shallow methods work without torch.
 MODULES: dict[str, str] = {
     "LSH": "lsh",
+    "PCAH": "pcah",
+    "SH": "sh",
+    "SphH": "sphh",
+    "KMH": "kmh",
     "ITQ": "itq",
+    "IsoHash": "isohash",
+    "SemanticHashing": "semantic_hashing",
+    "DH": "dh",
+    "DeepBit": "deepbit",
+    "SSH": "ssh",
+    "SPLH": "splh",
+    "LFH": "lfh",
+    "KSH": "ksh",
+    "SDH": "sdh",
+    "FastH": "fasth",
+    "CNNH": "cnnh",
+    "DSRH": "dsrh",
+    "DSCH": "dsch",
+    "DRSCH": "drsch",
+    "DPSH": "dpsh",
+    "HashNet": "hashnet",
     "DDH": "ddh",
 }
 

@@ -79,7 +79,9 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Arrays, str]:
     except FileNotFoundError as error:
         raise ModelError(f"{folder} is incomplete: {ARRAYS_NAME} is missing") from error
     except (ValueError, SafetensorError) as error:
-        raise ModelError(f"the model in {folder} is damaged ({error}); train or copy it again") from error
+        raise ModelError(
+            f"the model in {folder} is damaged ({error}); train or copy it again"
+        ) from error
     if not isinstance(description, dict) or description.get("format") != FORMAT:
         found = description.get("format") if isinstance(description, dict) else None
         raise ModelError(
