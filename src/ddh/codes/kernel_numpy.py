@@ -1,0 +1,91 @@
+"""Hamming search in NumPy alone: runs everywhere, and is the measure the others are held to."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ddh.codes.inputs import Codes
+from ddh.codes.parallel import even_spans, in_threads, spans
+
+_BLOCK_BYTES = 1 << 21  # of one intermediate array: two or three of them stay in the caches
+_BIT_COUNT = np.array([bin(byte).count("1") for byte in range(256)], dtype=np.uint8)
+
+
+def _words(codes: Codes) -> NDArray[np.unsignedinteger]:
+    """The rows in the widest words their length allows; the order of bytes does not matter."""
+    width = codes.shape[1]
+    size = next(size for size in (8, 4, 2, 1) if width % size == 0)
+    return codes.view(f"u{size}")
+
+
+def _count_bits(words: NDArray[np.unsignedinteger]) -> NDArray[np.uint8]:
+    if hasattr(np, "bitwise_count"):
+        return np.bitwise_count(words)
+    counts = _BIT_COUNT[words.view(np.uint8)]  # NumPy 1.26
+    return counts.reshape(*words.shape, -1).sum(axis=-1, dtype=np.uint8)
+
+
+def _distances(a: NDArray[np.unsignedinteger], b: NDArray[np.unsignedinteger]) -> NDArray[np.int32]:
+    total = np.zeros((len(a), len(b)), dtype=np.int32)
+    for column in range(a.shape[1]):
+        total += _count_bits(a[:, column, None] ^ b[None, :, column])
+    return total
+
+
+def hamming(a: Codes, b: Codes) -> NDArray[np.int32]:
+    """All distances between the rows of `a` and those of `b`."""
+    return _distances(_words(a), _words(b))
+
+
+def _block_rows(queries: int) -> int:
+    return max(1024, _BLOCK_BYTES // (8 * max(1, queries)))
+
+
+def _nearest(queries: Codes, database: Codes, k: int) -> NDArray[np.int64]:
+    """Sorted keys distance * n + row of the k nearest rows: their order is the tie rule."""
+    rows, n = _words(database), len(database)
+    best = np.empty((len(queries), 0), dtype=np.int64)
+    for part in spans(n, max(k, _block_rows(len(queries)))):
+        keys = _distances(_words(queries), rows[part]) * np.int64(n)
+        keys += np.arange(part.start, part.stop)
+        best = np.concatenate([best, keys], axis=1)
+        if best.shape[1] > k:
+            best = np.partition(best, k - 1, axis=1)[:, :k]
+    return np.sort(best, axis=1)
+
+
+def search(
+    queries: Codes, database: Codes, k: int, threads: int
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """The k nearest rows of each query, k at most the number of rows."""
+    size = max(1, min(16, -(-len(queries) // threads)))
+    keys = np.concatenate(
+        in_threads(
+            lambda part: _nearest(queries[part], database, k), spans(len(queries), size), threads
+        )
+    )
+    distances, indices = np.divmod(keys, len(database))
+    return distances.astype(np.int32), indices
+
+
+def search_radius(
+    queries: Codes, database: Codes, radius: int, threads: int
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
+    """Limits, distances and indices of the rows within `radius` of each query."""
+
+    def within(part: slice) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        counts, keys = [], []
+        for query in _words(queries[part])[:, None]:
+            found = []
+            for block in spans(n, _BLOCK_BYTES // 8):
+                distances = _distances(query, rows[block])[0]
+                inside = np.flatnonzero(distances <= radius)
+                found.append(distances[inside] * np.int64(n) + inside + block.start)
+            keys.append(np.sort(np.concatenate(found)))
+            counts.append(len(keys[-1]))
+        return np.array(counts, dtype=np.int64), np.concatenate(keys)
+
+    rows, n = _words(database), len(database)
+    parts = in_threads(within, even_spans(len(queries), threads), threads)
+    limits = np.concatenate([[0], *(counts for counts, _ in parts)]).cumsum()
+    distances, indices = np.divmod(np.concatenate([keys for _, keys in parts]), n)
+    return limits, distances.astype(np.int32), indices
