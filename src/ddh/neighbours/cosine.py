@@ -1,0 +1,142 @@
+"""Cosine similarity of features: checked rows, float64 order, exact where rows are equal.
+
+The order of neighbours is the order of the cosine in float64. Within the list of image i the
+length of x_i is the same for all, so `order_keys` compares
+
+    sgn(d) d^2 / ||x_j||^2,   d = x_i . x_j
+
+which needs no root: small whole numbers (pixels, counts, bits) tie exactly as on paper, and
+equal rows always tie, because every dot product is summed in one fixed order.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ddh.errors import InputError
+
+# Rows and pairs are taken in pieces of about this many float64 numbers (32 MB).
+PIECE = 1 << 22
+# Lengths outside this range cannot be raised to the fourth power in float64.
+SHORTEST, LONGEST = 1e-70, 1e70
+
+
+@dataclass(frozen=True)
+class CosineSpace:
+    """Features (never copied: memory-mapped files stay on disk) with what the cosine needs.
+
+    `mean` is subtracted from every row (None: nothing is); `squares` holds ||x_i||^2, where 0
+    marks a zero vector: its cosine with everything is 0.
+    """
+
+    features: NDArray[Any]
+    mean: NDArray[np.float64] | None
+    squares: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    @property
+    def dimensions(self) -> int:
+        return self.features.shape[1]
+
+    def rows(self, which: slice | NDArray[np.integer]) -> NDArray[np.float64]:
+        """The chosen rows as float64, centred where the space is."""
+        chosen = np.array(self.features[which], np.float64, order="C")
+        if self.mean is not None:
+            chosen -= self.mean
+        return chosen
+
+    def unit_rows(self, which: slice) -> NDArray[np.float64]:
+        """The chosen rows at length 1 (zero vectors stay zero)."""
+        lengths = np.sqrt(self.squares[which])
+        return self.rows(which) / np.where(lengths > 0, lengths, 1.0)[:, None]
+
+    def pieces(self) -> list[slice]:
+        """Slices that walk through all rows, PIECE numbers at a time."""
+        step = max(1, PIECE // self.dimensions)
+        return [slice(start, start + step) for start in range(0, len(self), step)]
+
+    def dots(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> NDArray[np.float64]:
+        """x_i . x_j in float64 for pairs of rows, each summed in the same order."""
+        result = np.empty(len(i), np.float64)
+        step = max(1, PIECE // self.dimensions)
+        for start in range(0, len(i), step):
+            part = slice(start, start + step)
+            # not einsum or BLAS: their order of summing may depend on a row's position
+            result[part] = (self.rows(i[part]) * self.rows(j[part])).sum(axis=1)
+        return result
+
+    def order_keys(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> NDArray[np.float64]:
+        """Numbers that order candidates j of the same image i by cosine, larger is nearer."""
+        return self._keys(self.dots(i, j), j)
+
+    def _keys(self, dots: NDArray[np.float64], j: NDArray[np.integer]) -> NDArray[np.float64]:
+        squares = self.squares[j]
+        return dots * np.abs(dots) / np.where(squares > 0, squares, 1.0)
+
+    def similarities(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> NDArray[np.float64]:
+        """cos(x_i, x_j) for pairs of rows."""
+        product = np.sqrt(self.squares[i]) * np.sqrt(self.squares[j])
+        return self.dots(i, j) / np.where(product > 0, product, 1.0)
+
+
+def cosine_space(features: ArrayLike, *, centre: bool = False) -> CosineSpace:
+    """Check features block by block and measure their lengths, after centring if asked for."""
+    array = np.asarray(features)
+    if array.ndim != 2 or 0 in array.shape:
+        raise InputError(
+            f"features are an (images, dimensions) array, not one of shape {array.shape}; "
+            "use X.reshape(len(X), -1) for images"
+        )
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"features must be real numbers, not {array.dtype}")
+    if len(array) >= 2**31:
+        raise InputError(f"{len(array)} images are more than 32-bit indices can name")
+    raw = CosineSpace(array, None, np.empty(0))
+    _refuse_not_finite(raw)
+    mean = None
+    if centre:
+        mean = sum(raw.rows(part).sum(axis=0) for part in raw.pieces()) / len(array)
+    centred = CosineSpace(array, mean, np.empty(0))
+    squares = np.concatenate([np.square(centred.rows(p)).sum(axis=1) for p in centred.pieces()])
+    _refuse_extreme(squares, centred)
+    return CosineSpace(array, mean, squares)
+
+
+def _refuse_not_finite(space: CosineSpace) -> None:
+    if space.features.dtype.kind != "f":
+        return
+    bad = [
+        part.start + np.flatnonzero(~np.isfinite(space.features[part]).all(axis=1))
+        for part in space.pieces()
+    ]
+    rows = np.concatenate(bad)
+    if rows.size:
+        raise InputError(
+            f"features hold NaN or infinity in {rows.size} row(s): {_named(rows)}; "
+            "remove or repair them"
+        )
+
+
+def _refuse_extreme(squares: NDArray[np.float64], space: CosineSpace) -> None:
+    extreme = (squares > LONGEST**2) | ((squares > 0) & (squares < SHORTEST**2))
+    vanished = np.flatnonzero(squares == 0)
+    if vanished.size and space.features.dtype == np.float64 and space.mean is None:
+        step = max(1, PIECE // space.dimensions)
+        for start in range(0, vanished.size, step):
+            part = vanished[start : start + step]
+            extreme[part] = space.features[part].any(axis=1)
+    rows = np.flatnonzero(extreme)
+    if rows.size:
+        raise InputError(
+            f"the length of {rows.size} feature row(s) is outside {SHORTEST:g} to {LONGEST:g}: "
+            f"{_named(rows)}; scale the features"
+        )
+
+
+def _named(rows: NDArray[np.integer]) -> str:
+    shown = ", ".join(str(row) for row in rows[:8])
+    return shown + (", ..." if rows.size > 8 else "")
