@@ -1,0 +1,218 @@
+"""One picture file to upright 8-bit RGB, whatever its format; anything else is an error.
+
+What happens to each kind:
+
+- content decides the format, never the file's name;
+- EXIF orientation is applied (all eight values);
+- transparent parts lie on white;
+- 16-bit grey keeps its full range (65535 becomes 255), 32-bit and float grey are stretched when
+  they leave the range of 16 bits, or of 0 to 1 and 0 to 255;
+- CMYK is turned to RGB by the plain formula, with ink inverted as Adobe writes it only where the
+  file says so; colour profiles are not applied;
+- of an animation the first frame counts;
+- a truncated file is an error, never half a picture (unless the application itself has set
+  Pillow's `ImageFile.LOAD_TRUNCATED_IMAGES`).
+
+Memory: at most about 12 bytes a pixel while one picture is decoded (1.2 GB at the default limit of
+100 megapixels), 3 bytes a pixel in the result.
+"""
+
+import io
+import os
+import stat
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageChops
+
+from ddh.errors import InputError
+
+# Identified by Pillow but not pictures that it can draw by itself: documents, science containers,
+# video, and formats that would start another program (EPS runs Ghostscript on a stranger's file).
+NOT_PICTURES = frozenset({"BUFR", "EPS", "GRIB", "HDF5", "IPTC", "MPEG", "PDF", "WMF"})
+
+ORIENTATION = 0x0112
+UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+class UnreadableImage(InputError):
+    """A file that cannot be used as a picture; `name` says which, `reason` says why."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"{name}: {reason}")
+        self.name = name
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        return type(self), (self.name, self.reason)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What is refused before decoding: pixels by the picture's header, bytes by the file's size."""
+
+    megapixels: float = 100.0
+    file_bytes: int = 1 << 30
+
+    def __post_init__(self) -> None:
+        if self.megapixels <= 0 or self.file_bytes <= 0:
+            raise InputError(f"limits are positive numbers, got {self}")
+
+
+DEFAULT_LIMITS = Limits()
+
+
+@cache
+def picture_formats() -> tuple[str, ...]:
+    """The formats that this Pillow can read as pictures."""
+    Image.init()
+    return tuple(sorted(set(Image.OPEN) - NOT_PICTURES))
+
+
+@cache
+def picture_extensions() -> frozenset[str]:
+    """File name endings (lower case, with the dot) of `picture_formats`."""
+    formats = {*picture_formats(), "MPO"}  # MPO has no opener of its own: it starts as a JPEG
+    return frozenset(e for e, f in Image.registered_extensions().items() if f in formats)
+
+
+def decode(
+    file: str | os.PathLike[str] | bytes | BinaryIO,
+    *,
+    name: str | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    at_least: int | None = None,
+) -> Image.Image:
+    """The picture in `file` (a path, its bytes, or an open binary file) as upright RGB.
+
+    With `at_least`, a JPEG may be decoded at 1/2, 1/4 or 1/8 of its scale as long as neither side
+    falls below that many pixels: much faster when a small picture is wanted.
+    Raises `UnreadableImage`.
+    """
+    if isinstance(file, str | os.PathLike):
+        name = name or printable(file)
+        with _open_regular(Path(file), name) as opened:
+            return _decode_open(opened, name, limits, at_least)
+    opened = io.BytesIO(file) if isinstance(file, bytes) else file
+    return _decode_open(opened, name or "the picture", limits, at_least)
+
+
+def printable(path: str | os.PathLike[str]) -> str:
+    """A path as text that can be printed and stored: odd bytes as \\xNN, slashes forward."""
+    text = os.fsencode(path).decode("utf-8", "backslashreplace")
+    return text if os.sep == "/" else text.replace(os.sep, "/")
+
+
+def _open_regular(path: Path, name: str) -> BinaryIO:
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise UnreadableImage(name, "it is a folder, not a file")
+        if not stat.S_ISREG(mode):
+            raise UnreadableImage(name, "it is not a regular file (a pipe, socket or device)")
+        return path.open("rb")
+    except (OSError, ValueError) as error:
+        if isinstance(error, UnreadableImage):
+            raise
+        raise UnreadableImage(name, f"cannot be opened: {_cause(error)}") from error
+
+
+def _decode_open(file: BinaryIO, name: str, limits: Limits, at_least: int | None) -> Image.Image:
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    if size == 0:
+        raise UnreadableImage(name, "the file is empty (0 bytes)")
+    if size > limits.file_bytes:
+        raise UnreadableImage(
+            name, f"the file has {size:,} bytes, the limit is {limits.file_bytes:,}"
+        )
+    try:
+        with Image.open(file, formats=picture_formats()) as image:
+            _check_pixels(image, name, limits)
+            if at_least is not None:
+                image.draft(None, (at_least, at_least))
+            image.load()
+            return to_rgb(_upright(image))
+    except UnreadableImage:
+        raise
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise UnreadableImage(name, f"too many pixels, refused from its header: {error}") from error
+    except Image.UnidentifiedImageError as error:
+        raise UnreadableImage(name, "not a picture in any format that can be read here") from error
+    except Exception as error:  # a damaged file makes Pillow's parsers raise almost anything
+        raise UnreadableImage(name, f"damaged or truncated: {_cause(error)}") from error
+
+
+def _cause(error: BaseException) -> str:
+    text = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return text or type(error).__name__
+
+
+def _check_pixels(image: Image.Image, name: str, limits: Limits) -> None:
+    width, height = image.size
+    if width * height > limits.megapixels * 1e6:
+        raise UnreadableImage(
+            name,
+            f"{width} x {height} is {width * height / 1e6:,.1f} megapixels, "
+            f"the limit is {limits.megapixels:g}",
+        )
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    """Apply the EXIF orientation; one that cannot be read counts as upright."""
+    try:
+        orientation = image.getexif().get(ORIENTATION, 1)
+    except Exception:  # damaged metadata does not spoil good pixels
+        return image
+    operation = UPRIGHT.get(orientation) if isinstance(orientation, int) else None
+    if operation is None:
+        return image
+    turned = image.transpose(operation)
+    turned.format = image.format
+    return turned
+
+
+def to_rgb(image: Image.Image) -> Image.Image:
+    """Any Pillow mode as 8-bit RGB; transparent parts lie on white."""
+    mode = image.mode
+    if mode in ("I", "F") or mode.startswith("I;16"):
+        return Image.fromarray(_grey_to_8_bit(np.asarray(image), mode)).convert("RGB")
+    if mode == "CMYK" and image.format == "JPEG" and "adobe" not in image.info:
+        image = ImageChops.invert(image)  # Pillow takes every CMYK JPEG for an inverted one
+    if image.has_transparency_data:
+        layered = image.convert("RGBA")
+        white = Image.new("RGBA", layered.size, "white")
+        return Image.alpha_composite(white, layered).convert("RGB")
+    if mode == "RGB":
+        return image
+    return image.convert("RGB")
+
+
+def _grey_to_8_bit(values: NDArray[Any], mode: str) -> NDArray[np.uint8]:
+    """Scale deep grey to 0..255 by the range of its kind, or its own range where that is left."""
+    values = values.astype(np.float32)
+    if not np.isfinite(values).all():
+        raise ValueError("pixels are NaN or infinite")
+    low, high = float(values.min()), float(values.max())
+    if mode == "F" and low >= 0 and high <= 1:
+        scale = 255.0
+    elif mode == "F" and low >= 0 and high <= 255:
+        scale = 1.0
+    elif low >= 0 and high <= 65535:
+        scale = 255 / 65535
+    else:
+        values -= np.float32(low)
+        scale = 255 / (high - low)
+    return np.rint(values * np.float32(scale)).astype(np.uint8)

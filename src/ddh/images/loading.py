@@ -1,0 +1,141 @@
+"""Batches of preprocessed pictures, decoded by threads that run ahead of whoever consumes them."""
+
+import os
+from collections import deque
+from collections.abc import Generator, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ddh.errors import InputError
+from ddh.images.decoding import UnreadableImage
+from ddh.images.preprocessing import Preprocessing
+from ddh.images.sources import ImageArray, ImageSource
+
+MOST_WORKERS = 16
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A picture that could not be used: its place in the source, its name, and why."""
+
+    index: int
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Pictures of a source: `pixels[k]` is picture `indices[k]`; the unusable are `failures`."""
+
+    indices: NDArray[np.int64]
+    pixels: NDArray[np.uint8]
+    failures: list[Failure] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+def load_batches(
+    source: ImageSource,
+    preprocessing: Preprocessing,
+    batch_size: int,
+    *,
+    workers: int | None = None,
+    indices: Iterable[int] | None = None,
+    ahead: int = 2,
+    native: bool = False,
+) -> Generator[Batch, None, None]:
+    """Walk through a source in order (or through `indices`), `batch_size` pictures at a time.
+
+    A picture that cannot be used is left out of its batch and reported in `failures`, so a batch
+    may be smaller than `batch_size`, or empty. Arrays that already have the network's size are
+    handed on without any decoding; with `native`, arrays of every size are, so that the network's
+    device can do the resizing. Closing the generator stops the threads.
+
+    Memory: (ahead + 1) batches of batch_size * size^2 * 3 bytes, and one decoded picture a worker.
+    """
+    if batch_size < 1 or ahead < 0 or (workers is not None and workers < 1):
+        raise InputError("batch_size and workers are at least 1, ahead is at least 0")
+    order = _order(indices, len(source))
+    parts = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+    if isinstance(source, ImageArray) and (
+        native or preprocessing.keeps(*source.pixels.shape[1:3])
+    ):
+        return _copy_batches(source, parts)
+    return _decode_batches(source, preprocessing, parts, workers or default_workers(), ahead)
+
+
+def default_workers() -> int:
+    """As many threads as this process may use processors, up to 16."""
+    if hasattr(os, "sched_getaffinity"):
+        available = len(os.sched_getaffinity(0))
+    else:
+        available = os.cpu_count() or 1
+    return min(available, MOST_WORKERS)
+
+
+def _order(indices: Iterable[int] | None, total: int) -> NDArray[np.int64]:
+    if indices is None:
+        return np.arange(total, dtype=np.int64)
+    order = np.array(list(indices), dtype=np.int64)
+    if order.size and (order.min() < 0 or order.max() >= total):
+        raise InputError(f"indices must lie between 0 and {total - 1}")
+    return order
+
+
+def _copy_batches(
+    source: ImageArray, parts: list[NDArray[np.int64]]
+) -> Generator[Batch, None, None]:
+    for part in parts:
+        yield Batch(part, source.pixels[part])
+
+
+def _decode_batches(
+    source: ImageSource,
+    preprocessing: Preprocessing,
+    parts: list[NDArray[np.int64]],
+    workers: int,
+    ahead: int,
+) -> Generator[Batch, None, None]:
+    def prepare(index: int, target: NDArray[np.uint8]) -> Failure | None:
+        try:
+            image = source.read_reduced(index, preprocessing.shorter_side)
+            target[...] = preprocessing.apply(image)
+        except InputError as error:
+            reason = error.reason if isinstance(error, UnreadableImage) else str(error)
+            return Failure(index, source.names[index], reason)
+        return None
+
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="ddh-images")
+    waiting: deque[_Pending] = deque()
+    try:
+        for part in parts:
+            pixels = np.empty((len(part), preprocessing.size, preprocessing.size, 3), np.uint8)
+            tasks = [pool.submit(prepare, int(i), pixels[k]) for k, i in enumerate(part)]
+            waiting.append(_Pending(part, pixels, tasks))
+            if len(waiting) > ahead:
+                yield waiting.popleft().collect()
+        while waiting:
+            yield waiting.popleft().collect()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+@dataclass(frozen=True)
+class _Pending:
+    """A batch whose pictures are still being decoded, each into its own row."""
+
+    indices: NDArray[np.int64]
+    pixels: NDArray[np.uint8]
+    tasks: list["Future[Failure | None]"]
+
+    def collect(self) -> Batch:
+        failures = [task.result() for task in self.tasks]
+        if not any(failures):
+            return Batch(self.indices, self.pixels)
+        usable = np.array([failure is None for failure in failures])
+        bad = [failure for failure in failures if failure is not None]
+        return Batch(self.indices[usable], self.pixels[usable], bad)

@@ -1,0 +1,171 @@
+"""Where pictures come from: a folder, a list of files, an array; all of them an `ImageSource`."""
+
+import os
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from ddh.errors import DDHWarning, InputError
+from ddh.images.decoding import (
+    DEFAULT_LIMITS,
+    Limits,
+    decode,
+    picture_extensions,
+    printable,
+)
+from ddh.images.pixels import as_pixels
+
+
+class ImageSource(ABC):
+    """A fixed sequence of pictures, each with a name; safe to read from several threads."""
+
+    @property
+    @abstractmethod
+    def names(self) -> Sequence[str]:
+        """One printable name a picture."""
+
+    @abstractmethod
+    def read(self, i: int) -> Image.Image:
+        """Picture `i`, upright, in RGB. Raises `InputError` when it cannot be used."""
+
+    @abstractmethod
+    def take(self, indices: Iterable[int]) -> "ImageSource":
+        """The pictures at `indices`, in that order, as a source of its own."""
+
+    def read_reduced(self, i: int, at_least: int) -> Image.Image:
+        """Picture `i`, perhaps at a smaller scale, neither side reduced below `at_least`."""
+        return self.read(i)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self):,} images>"
+
+
+class ImageFiles(ImageSource):
+    """A list of picture files; each is opened only when it is read.
+
+    Names are the paths as given, or relative to `root` where one is given.
+    """
+
+    def __init__(
+        self,
+        paths: Iterable[str | os.PathLike[str]],
+        *,
+        root: str | os.PathLike[str] | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        self.paths = tuple(Path(path) for path in paths)
+        self.root = None if root is None else Path(root)
+        self.limits = limits
+        if not self.paths:
+            raise InputError("the list of image files is empty")
+        self._names = tuple(self._name(path) for path in self.paths)
+
+    def _name(self, path: Path) -> str:
+        inside = self.root is not None and path.is_relative_to(self.root)
+        return printable(path.relative_to(self.root) if inside else path)  # type: ignore[arg-type]
+
+    @property
+    def names(self) -> Sequence[str]:
+        return self._names
+
+    def read(self, i: int) -> Image.Image:
+        return decode(self.paths[i], name=self.names[i], limits=self.limits)
+
+    def read_reduced(self, i: int, at_least: int) -> Image.Image:
+        return decode(self.paths[i], name=self.names[i], limits=self.limits, at_least=at_least)
+
+    def take(self, indices: Iterable[int]) -> "ImageFiles":
+        chosen = [self.paths[i] for i in indices]
+        return ImageFiles(chosen, root=self.root, limits=self.limits)
+
+
+class ImageFolder(ImageFiles):
+    """All picture files below a folder, sorted by their name relative to it.
+
+    A file counts when its ending is one that Pillow knows for pictures; hidden files and folders
+    are skipped. Links are followed, and a folder reached by several ways is entered once.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> None:
+        folder = Path(path)
+        if not folder.is_dir():
+            state = "is not a folder" if folder.exists() else "does not exist"
+            raise InputError(f"{printable(folder)} {state}: give a folder that holds images")
+        found = sorted(_walk(folder), key=lambda file: printable(file.relative_to(folder)))
+        if not found:
+            raise InputError(
+                f"no images in {printable(folder)}: looked in it and below for files such as "
+                ".jpg, .png, .webp, .gif or .tif (hidden ones are skipped)"
+            )
+        super().__init__(found, root=folder, limits=limits)
+
+    def __repr__(self) -> str:
+        return f"<ImageFolder {printable(self.root or '')} of {len(self):,} images>"
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """Picture files below `folder`; real folders first, so that a loop of links adds nothing."""
+    pending, seen = [folder], set()
+    linked: list[Path] = []
+    while pending or linked:
+        current = pending.pop() if pending else linked.pop()
+        try:
+            state = current.stat()
+            if (state.st_dev, state.st_ino) in seen:
+                continue
+            seen.add((state.st_dev, state.st_ino))
+            with os.scandir(current) as scan:
+                entries = sorted(scan, key=lambda entry: entry.name, reverse=True)
+        except OSError as error:
+            if current == folder:
+                raise InputError(f"{printable(folder)} cannot be read: {error.strerror}") from error
+            message = f"left out {printable(current)}, which cannot be read: {error.strerror}"
+            warnings.warn(message, DDHWarning, stacklevel=2)
+            continue
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            if entry.is_dir():
+                (linked if entry.is_symlink() else pending).append(Path(entry.path))
+            elif Path(entry.name).suffix.lower() in picture_extensions():
+                yield Path(entry.path)
+
+
+class ImageArray(ImageSource):
+    """Pictures held in memory: uint8 (n, h, w), (n, h, w, 1), (n, h, w, 3) or (n, h, w, 4).
+
+    Boolean arrays and floats in [0, 1] are scaled to 0..255; a fourth channel is alpha, laid on
+    white. `pixels` is uint8 (n, h, w, 3); for uint8 grey and RGB input it is a view, not a copy.
+    """
+
+    def __init__(self, images: Any, *, names: Sequence[str] | None = None) -> None:
+        self.pixels: NDArray[np.uint8] = as_pixels(images)
+        if names is not None and len(names) != len(self.pixels):
+            raise InputError(f"{len(names)} names were given for {len(self.pixels)} images")
+        self._names = tuple(names) if names is not None else None
+
+    @property
+    def names(self) -> Sequence[str]:
+        if self._names is None:
+            self._names = tuple(map(str, range(len(self.pixels))))
+        return self._names
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def read(self, i: int) -> Image.Image:
+        return Image.fromarray(np.ascontiguousarray(self.pixels[i]))
+
+    def take(self, indices: Iterable[int]) -> "ImageArray":
+        chosen = np.fromiter(indices, dtype=np.int64)
+        names = None if self._names is None else [self._names[i] for i in chosen]
+        return ImageArray(self.pixels[chosen], names=names)
