@@ -1,0 +1,72 @@
+"""NDCG for graded relevance: the more labels two images share, the higher the gain 2^shared - 1.
+
+Inside a group of equal distances every order is equally likely, so each of its ranks has the
+mean gain of the group in expectation (McSherry & Najork, ECIR 2008). The ideal order of a query
+needs only how many items share how many labels with it.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ddh.errors import InputError
+from ddh.evaluation.counts import distances, tiles
+from ddh.evaluation.inputs import Relevance, check_pair, words
+from ddh.progress import track
+
+
+def expected_ndcg(
+    query_codes: ArrayLike,
+    database_codes: ArrayLike,
+    query_labels: ArrayLike,
+    database_labels: ArrayLike,
+    *,
+    k: int | None,
+    bits: int | None = None,
+) -> NDArray[np.float64]:
+    """Expected NDCG@k of each query (k=None: the whole ranking); 0 where nothing is relevant."""
+    queries, database, bits = check_pair(query_codes, database_codes, bits)
+    relevance = Relevance.of(query_labels, database_labels, len(queries), len(database))
+    if relevance.concepts > 1000:
+        raise InputError("gains of 2^shared overflow with more than 1,000 concepts")
+    shared, items = _grades(words(queries), words(database), relevance, bits)
+    cut = len(database) if k is None else min(k, len(database))
+    discount = 1.0 / np.log2(np.arange(2, len(database) + 2))
+    # discounts[i] is the sum of the discounts of ranks 1..i, with nothing below the cut
+    discounts = np.concatenate(
+        [[0.0], np.cumsum(np.where(np.arange(1, len(database) + 1) <= cut, discount, 0.0))]
+    )
+    gain = np.exp2(np.arange(shared.shape[2])) - 1
+    mean_gain = (shared @ gain) / np.maximum(items, 1)
+    found = _sum_over_groups(items, mean_gain, discounts)
+    best_first = shared.sum(axis=1)[:, ::-1]
+    ideal = _sum_over_groups(best_first, gain[::-1], discounts)
+    return np.divide(found, ideal, out=np.zeros_like(found), where=ideal > 0)
+
+
+def _sum_over_groups(
+    sizes: NDArray[np.int64], gain: NDArray[np.float64], discounts: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Sum over groups of (gain of the group) x (discounts of the ranks it covers)."""
+    end = np.cumsum(sizes, axis=1)
+    return (gain * (discounts[end] - discounts[end - sizes])).sum(axis=1)
+
+
+def _grades(
+    queries: NDArray[np.uint64], database: NDArray[np.uint64], relevance: Relevance, bits: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """shared[q, d, s]: items at distance d that share s labels with q; and their sum over s."""
+    most = (
+        int(min(relevance.query.sum(axis=1).max(), relevance.database.sum(axis=1).max()))
+        if relevance.query.ndim == 2
+        else 1
+    )
+    bins = (bits + 1) * (most + 1)
+    table = np.zeros((len(queries), bins), np.int64)
+    parts = list(tiles(len(queries), len(database)))
+    for rows, columns in track(parts, "Ranking", unit="tile"):
+        tile = distances(queries[rows], database[columns], bits)
+        key = tile * np.intp(most + 1) + relevance.shared(rows, columns)
+        key += np.arange(len(tile), dtype=np.intp)[:, None] * bins
+        table[rows] += np.bincount(key.ravel(), minlength=len(tile) * bins).reshape(-1, bins)
+    shared = table.reshape(len(queries), bits + 1, most + 1)
+    return shared, shared.sum(axis=2)
