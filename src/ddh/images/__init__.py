@@ -2,11 +2,16 @@
 
 from ddh.images.cifar import cifar10
 from ddh.images.decoding import Limits, UnreadableImage, decode
+from ddh.images.digests import pixel_digest
+from ddh.images.flowers import Split, flowers17, flowers17_splits
 from ddh.images.handwriting import digits
+from ddh.images.label_list import multi_label_list
 from ddh.images.labelled import LabelledImages
 from ddh.images.loading import Batch, Failure, load_batches
+from ddh.images.nus import nus_wide
 from ddh.images.opening import is_images, open_images
 from ddh.images.preprocessing import Preprocessing
+from ddh.images.sheet import SheetRow, contact_sheet
 from ddh.images.sources import ImageArray, ImageFiles, ImageFolder, ImageSource
 
 __all__ = [
@@ -19,11 +24,19 @@ __all__ = [
     "LabelledImages",
     "Limits",
     "Preprocessing",
+    "SheetRow",
+    "Split",
     "UnreadableImage",
     "cifar10",
+    "contact_sheet",
     "decode",
     "digits",
+    "flowers17",
+    "flowers17_splits",
     "is_images",
     "load_batches",
+    "multi_label_list",
+    "nus_wide",
     "open_images",
+    "pixel_digest",
 ]

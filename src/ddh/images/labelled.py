@@ -1,14 +1,16 @@
 """A data set: pictures with their labels and the names of its classes."""
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ddh.errors import InputError
-from ddh.images.sources import ImageSource
+from ddh.images.sources import ImageFiles, ImageSource
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,28 @@ class LabelledImages:
                 f"{self.labels.shape[1]} label columns for {len(self.classes)} classes"
             )
 
+    @classmethod
+    def from_files(
+        cls,
+        root: str | os.PathLike[str],
+        relative: Sequence[str],
+        labels: NDArray[Any],
+        name: str,
+        classes: tuple[str, ...],
+    ) -> Self:
+        """Files below `root` with their labels; those that are not there are counted, not kept."""
+        folder = Path(root)
+        paths = [folder / path for path in relative]
+        there = np.array(_exist(paths), dtype=bool)
+        if not there.any():
+            raise InputError(
+                f"none of the {len(paths):,} images of {name} is in {folder}: "
+                f"looked for {paths[0] if paths else 'any'}"
+            )
+        kept = [path for path, found in zip(paths, there, strict=True) if found]
+        images = ImageFiles(kept, root=folder)
+        return cls(images, labels[there], name, classes, missing=int((~there).sum()))
+
     def __len__(self) -> int:
         return len(self.images)
 
@@ -40,7 +64,18 @@ class LabelledImages:
         """Whether a picture may have several classes."""
         return self.labels.ndim == 2
 
-    def take(self, indices: Iterable[int]) -> "LabelledImages":
+    def take(self, indices: Iterable[int]) -> Self:
         """The pictures at `indices`, in that order, with their labels."""
         chosen = np.array(list(indices), dtype=np.int64)
         return replace(self, images=self.images.take(chosen), labels=self.labels[chosen])
+
+
+def _exist(paths: Sequence[Path]) -> list[bool]:
+    """Which paths exist; each folder is listed once, which is far faster than asking for each."""
+    listed: dict[Path, frozenset[str]] = {}
+    for folder in {path.parent for path in paths}:
+        try:
+            listed[folder] = frozenset(path.name for path in folder.iterdir())
+        except OSError:
+            listed[folder] = frozenset()
+    return [path.name in listed[path.parent] for path in paths]

@@ -1,0 +1,121 @@
+"""NUS-WIDE (Chua et al. 2009): Flickr pictures with 81 concepts, in the layout of its release.
+
+ImageList/Imagelist.txt                       actor\\0001_2124494179.jpg, one a line
+ImageList/TrainImagelist.txt, TestImagelist.txt
+Groundtruth/AllLabels/Labels_<concept>.txt    0 or 1, one line a picture of Imagelist.txt
+Groundtruth/TrainTestLabels/Labels_<concept>_Train.txt, ..._Test.txt
+Flickr/actor/0001_2124494179.jpg              the pictures
+"""
+
+import os
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ddh.errors import InputError
+from ddh.images.labelled import LabelledImages
+
+MOST_FREQUENT = 21  # the paper, section 3: "the 21 most frequent classes"
+PICTURES = ("Flickr", "images")
+WHERE = (
+    "unpack NUS-WIDE's ImageList.zip and Groundtruth.zip there "
+    "(https://lms.comp.nus.edu.sg/wp-content/uploads/2019/research/nuswide/NUS-WIDE.html)"
+)
+
+
+def nus_wide(
+    root: str | os.PathLike[str],
+    split: Literal["all", "train", "test"] = "all",
+    *,
+    concepts: int = MOST_FREQUENT,
+    images: str | os.PathLike[str] | None = None,
+) -> LabelledImages:
+    """The pictures that show at least one of the most frequent concepts, with those as labels.
+
+    Concepts are counted over the whole release, so every split has the same classes (sorted by
+    name). Pictures are looked for in `images`, or else below `root` in Flickr/ or images/; many
+    are no longer to be had, so those that are not on disk are left out and counted in `missing`.
+    Memory: one byte a picture and concept (22 MB for all 81).
+    """
+    if split not in ("all", "train", "test"):
+        raise InputError(f"the splits of NUS-WIDE are all, train and test, not {split!r}")
+    folder = _folder(Path(root))
+    everything = _read_labels(folder / "Groundtruth" / "AllLabels", "Labels_*.txt")
+    chosen = _most_frequent(everything, concepts)
+    if split == "all":
+        vectors = [everything[concept] for concept in chosen]
+        listing = _find(folder / "ImageList", "Imagelist.txt")
+    else:
+        part = split.capitalize()
+        official = folder / "Groundtruth" / "TrainTestLabels"
+        names = [f"Labels_{concept}_{part}.txt" for concept in chosen]
+        vectors = [_read_vector(_find(official, name)) for name in names]
+        listing = _find(folder / "ImageList", f"{part}Imagelist.txt")
+    labels = _columns(vectors, chosen)
+    paths = _read_list(listing)
+    if len(paths) != len(labels):
+        raise InputError(f"{listing} has {len(paths):,} images, its labels {len(labels):,} lines")
+    shown = np.flatnonzero(labels.any(axis=1))
+    pictures = _pictures(folder) if images is None else Path(images)
+    name = f"NUS-WIDE {split}, {len(chosen)} concepts"
+    relative = [paths[i] for i in shown]
+    return LabelledImages.from_files(pictures, relative, labels[shown], name, chosen)
+
+
+def _folder(root: Path) -> Path:
+    for folder in (root, root / "NUS-WIDE", root / "NUS_WIDE"):
+        if (folder / "Groundtruth" / "AllLabels").is_dir():
+            return folder
+    raise InputError(f"no Groundtruth/AllLabels in {root}: {WHERE}")
+
+
+def _pictures(folder: Path) -> Path:
+    return next((folder / name for name in PICTURES if (folder / name).is_dir()), folder)
+
+
+def _find(folder: Path, name: str) -> Path:
+    """A file whatever the case of its name: copies of the release differ (ImageList.txt)."""
+    if folder.is_dir():
+        for path in folder.iterdir():
+            if path.name.lower() == name.lower():
+                return path
+    raise InputError(f"{folder / name} is missing: {WHERE}")
+
+
+def _read_list(path: Path) -> list[str]:
+    lines = path.read_text("utf-8", "surrogateescape").splitlines()
+    return [line.strip().replace("\\", "/") for line in lines if line.strip()]
+
+
+def _read_labels(folder: Path, pattern: str) -> dict[str, NDArray[np.uint8]]:
+    files = sorted(folder.glob(pattern))
+    if not files:
+        raise InputError(f"no label files {pattern} in {folder}: {WHERE}")
+    return {path.stem.removeprefix("Labels_"): _read_vector(path) for path in files}
+
+
+def _read_vector(path: Path) -> NDArray[np.uint8]:
+    """A column of 0 and 1, one a line."""
+    content = np.frombuffer(path.read_bytes(), np.uint8)
+    digits = content[(content == ord("0")) | (content == ord("1"))] - np.uint8(ord("0"))
+    blank = np.isin(content, np.frombuffer(b" \t\r\n", np.uint8))
+    lines = len(path.read_bytes().split())
+    if len(digits) + int(blank.sum()) != len(content) or lines != len(digits):
+        raise InputError(f"{path} should hold one 0 or 1 a line and nothing else")
+    return digits
+
+
+def _most_frequent(labels: dict[str, NDArray[np.uint8]], count: int) -> tuple[str, ...]:
+    if not 1 <= count <= len(labels):
+        raise InputError(f"{count} concepts were asked for, the label files name {len(labels)}")
+    ranked = sorted(labels, key=lambda concept: (-int(labels[concept].sum()), concept))
+    return tuple(sorted(ranked[:count]))
+
+
+def _columns(vectors: list[NDArray[np.uint8]], concepts: tuple[str, ...]) -> NDArray[np.uint8]:
+    lengths = {concept: len(v) for concept, v in zip(concepts, vectors, strict=True)}
+    if len(set(lengths.values())) != 1:
+        raise InputError(f"the label files differ in length: {lengths}")
+    return np.stack(vectors, axis=1)
