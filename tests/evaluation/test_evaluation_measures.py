@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ddh.errors import InputError
-from ddh.evaluation import Protocol, Retrieval, Score, diagnose, over_seeds, pixel_digests
+from ddh.evaluation import Protocol, Retrieval, Score, diagnose, over_seeds
 
 
 def codes(rng, rows, bits):
@@ -195,13 +195,6 @@ def test_a_score_is_a_float_that_survives_json_and_pickle():
     again = pickle.loads(pickle.dumps(score))
     assert (float(again), again.deviation, again.empty) == (0.25, 0.1, 2)
     assert again.protocol == score.protocol
-
-
-def test_pixel_digests_tell_shapes_apart():
-    flat = np.zeros((1, 4), np.uint8)
-    digests = pixel_digests([flat, flat.reshape(2, 2), flat + 1, flat.copy()])
-    assert len(set(digests)) == 3
-    assert digests[0] == digests[3]
 
 
 def test_importing_the_measures_brings_neither_torch_nor_sklearn():

@@ -3,20 +3,30 @@
 from ddh.evaluation.average_precision import DENOMINATORS
 from ddh.evaluation.curves import Curve
 from ddh.evaluation.diagnostics import CodeDiagnostics, diagnose
-from ddh.evaluation.leakage import pixel_digests, refuse_shared_images
+from ddh.evaluation.leakage import refuse_shared_images, shared_images
 from ddh.evaluation.protocol import Protocol, Score, over_seeds
+from ddh.evaluation.recognition import Recognition, recognise
 from ddh.evaluation.retrieval import Retrieval, mean_average_precision
+from ddh.evaluation.splits import PROTOCOLS, RetrievalSplit, per_class, split_by_name
+from ddh.evaluation.vectors import mean_average_precision_of_vectors
 
 __all__ = [
     "CodeDiagnostics",
     "Curve",
     "DENOMINATORS",
+    "PROTOCOLS",
     "Protocol",
+    "Recognition",
     "Retrieval",
+    "RetrievalSplit",
     "Score",
     "diagnose",
     "mean_average_precision",
+    "mean_average_precision_of_vectors",
     "over_seeds",
-    "pixel_digests",
+    "per_class",
+    "recognise",
     "refuse_shared_images",
+    "shared_images",
+    "split_by_name",
 ]

@@ -1,33 +1,26 @@
 """A query that is also in the database finds itself first: such a score is refused."""
 
-import hashlib
-from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
 from ddh.errors import InputError
+from ddh.images import open_images, pixel_digest
 
 
-def pixel_digests(images: Iterable[Any]) -> list[bytes]:
-    """A digest of the pixels of each image: an array, a PIL image, anything NumPy can read."""
-    digests = []
-    for image in images:
-        pixels = np.ascontiguousarray(image)
-        state = hashlib.blake2b(f"{pixels.shape}{pixels.dtype.str}".encode(), digest_size=16)
-        state.update(pixels.data)
-        digests.append(state.digest())
-    return digests
+def shared_images(query_images: Any, database_images: Any) -> list[tuple[int, int]]:
+    """(query, item) for each query whose pixels are also in the database.
+
+    Images are whatever `ddh.images.open_images` takes: an array, a folder, a list of files, a
+    data set.
+    """
+    items = pixel_digest(open_images(database_images))
+    database = {digest: row for row, digest in reversed(list(enumerate(items)))}
+    queries = pixel_digest(open_images(query_images))
+    return [(row, database[digest]) for row, digest in enumerate(queries) if digest in database]
 
 
-def refuse_shared_images(query_images: Iterable[Any], database_images: Iterable[Any]) -> None:
+def refuse_shared_images(query_images: Any, database_images: Any) -> None:
     """Raise InputError when an image stands on both sides, pixel for pixel."""
-    database = {digest: row for row, digest in enumerate(pixel_digests(database_images))}
-    shared = [
-        (row, database[digest])
-        for row, digest in enumerate(pixel_digests(query_images))
-        if digest in database
-    ]
+    shared = shared_images(query_images, database_images)
     if shared:
         query, item = shared[0]
         raise InputError(

@@ -1,6 +1,5 @@
 """A query set, a database and their labels: counted once, measured in every way of this package."""
 
-from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, Literal
 
@@ -54,14 +53,14 @@ class Retrieval:
         device: str | None = None,
         without_relevant: WithoutRelevant = "zero",
         protocol: Protocol | None = None,
-        query_images: Iterable[Any] | None = None,
-        database_images: Iterable[Any] | None = None,
+        query_images: Any = None,
+        database_images: Any = None,
     ) -> None:
         if without_relevant not in ("zero", "skip"):
             raise InputError(f"without_relevant is 'zero' or 'skip', not {without_relevant!r}")
         if (query_images is None) != (database_images is None):
             raise InputError("give the images of both sides, or of neither")
-        if query_images is not None and database_images is not None:
+        if query_images is not None:
             refuse_shared_images(query_images, database_images)
         self.query_codes, self.database_codes, self.bits = check_pair(
             query_codes, database_codes, bits

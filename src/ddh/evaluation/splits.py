@@ -1,0 +1,148 @@
+"""Protocols by name: which images are queries, database and training images of a retrieval test."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ddh.errors import InputError
+from ddh.evaluation.protocol import digest
+
+
+@dataclass(frozen=True)
+class RetrievalSplit:
+    """Rows of a data set: what asks, what is searched, what may be learned from.
+
+    `k` is the cut that the protocol's figures are published with (None: the whole ranking).
+    """
+
+    name: str
+    query: NDArray[np.int64]
+    database: NDArray[np.int64]
+    train: NDArray[np.int64]
+    k: int | None
+
+    def __post_init__(self) -> None:
+        if np.intersect1d(self.query, self.database).size:
+            raise InputError(f"split {self.name}: a query is also in the database")
+        if np.intersect1d(self.query, self.train).size:
+            raise InputError(f"split {self.name}: a query is also a training image")
+
+    @property
+    def digest(self) -> str:
+        """Stands for exactly these rows in this order."""
+        return digest(self.query, self.database, self.train)
+
+    @property
+    def title(self) -> str:
+        """The name with the digest, for `Protocol.split`."""
+        return f"{self.name} ({self.digest})"
+
+
+def cifar10_full(labels: ArrayLike, *, seed: int = 0) -> RetrievalSplit:
+    """The paper: 10,000 test images ask, the 50,000 training images are database and training."""
+    classes = _whole_cifar10(labels)
+    train, test = np.arange(50_000), np.arange(50_000, len(classes))
+    return RetrievalSplit("cifar10-10k-50k", test, train, train, k=1000)
+
+
+def cifar10_59k(labels: ArrayLike, *, seed: int = 0) -> RetrievalSplit:
+    """1,000 queries (100 a class), 59,000 other images searched, 5,000 of them for training."""
+    classes = _whole_cifar10(labels)
+    query, train, rest = _per_class(classes, queries=100, training=500, seed=seed)
+    database = np.sort(np.concatenate([train, rest]))
+    return RetrievalSplit(f"cifar10-1k-59k-5k, seed {seed}", query, database, train, k=None)
+
+
+def cifar10_54k(labels: ArrayLike, *, seed: int = 0) -> RetrievalSplit:
+    """1,000 queries, 5,000 training images that are not searched, 54,000 others searched."""
+    classes = _whole_cifar10(labels)
+    query, train, rest = _per_class(classes, queries=100, training=500, seed=seed)
+    return RetrievalSplit(f"cifar10-1k-54k-5k, seed {seed}", query, rest, train, k=None)
+
+
+def per_class(
+    labels: ArrayLike,
+    *,
+    queries: int = 100,
+    training: int = 500,
+    seed: int = 0,
+    k: int | None = 5000,
+) -> RetrievalSplit:
+    """Queries and training images drawn for each class; all images but the queries are searched.
+
+    With the defaults this is NUS-WIDE-21 as it is mostly used (2,100 queries, 10,500 training
+    images, mAP@5000, relevant: at least one shared concept). The paper draws 1,000 queries and
+    4,000 training images of each concept.
+    """
+    query, train, rest = _per_class(np.asarray(labels), queries, training, seed)
+    database = np.sort(np.concatenate([train, rest]))
+    name = f"{queries} queries and {training} training images a class, seed {seed}"
+    return RetrievalSplit(name, query, database, train, k)
+
+
+def nus_wide21(labels: ArrayLike, *, seed: int = 0) -> RetrievalSplit:
+    """NUS-WIDE-21: 100 queries and 500 training images a concept, mAP@5000."""
+    return per_class(labels, queries=100, training=500, seed=seed)
+
+
+def nus_wide21_paper(labels: ArrayLike, *, seed: int = 0) -> RetrievalSplit:
+    """NUS-WIDE-21 as the paper has it: 1,000 queries and 4,000 training images a concept."""
+    return per_class(labels, queries=1000, training=4000, seed=seed)
+
+
+PROTOCOLS: dict[str, Callable[..., RetrievalSplit]] = {
+    "cifar10-10k-50k": cifar10_full,
+    "cifar10-1k-59k-5k": cifar10_59k,
+    "cifar10-1k-54k-5k": cifar10_54k,
+    "nus-wide-21": nus_wide21,
+    "nus-wide-21-paper": nus_wide21_paper,
+}
+
+
+def split_by_name(name: str, labels: ArrayLike, *, seed: int = 0) -> RetrievalSplit:
+    """A split of PROTOCOLS for a data set's labels (CIFAR-10: the training images first)."""
+    if name not in PROTOCOLS:
+        raise InputError(f"there is no protocol {name!r}; there are: {', '.join(PROTOCOLS)}")
+    return PROTOCOLS[name](labels, seed=seed)
+
+
+def _whole_cifar10(labels: ArrayLike) -> NDArray[Any]:
+    classes = np.asarray(labels)
+    if classes.shape != (60_000,):
+        raise InputError(
+            f"this protocol splits all 60,000 images of CIFAR-10, got labels of {classes.shape}; "
+            'load them with cifar10(root, split="all")'
+        )
+    return classes
+
+
+def _per_class(
+    labels: NDArray[Any], queries: int, training: int, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """(queries, training images, the others); rare classes choose first, so all get their share."""
+    members = _members(labels)
+    rng = np.random.default_rng(seed)
+    free = np.ones(len(labels), bool)
+    chosen: dict[str, list[NDArray[np.int64]]] = {"query": [], "training": []}
+    for part, share in (("query", queries), ("training", training)):
+        for number in np.argsort(members.sum(axis=0), kind="stable"):
+            candidates = np.flatnonzero(members[:, number] & free)
+            if len(candidates) < share:
+                raise InputError(
+                    f"class {number} has {len(candidates)} images left for {share} {part} images; "
+                    "ask for fewer a class"
+                )
+            taken = rng.choice(candidates, share, replace=False)
+            free[taken] = False
+            chosen[part].append(taken)
+    query, train = (np.sort(np.concatenate(chosen[part])) for part in ("query", "training"))
+    return query, train, np.flatnonzero(free)
+
+
+def _members(labels: NDArray[Any]) -> NDArray[np.bool_]:
+    if labels.ndim == 2:
+        return labels.astype(bool)
+    return labels[:, None] == np.unique(labels)[None, :]

@@ -1,0 +1,147 @@
+"""Rankings by real-valued vectors: what codes are compared with, and asymmetric search.
+
+The cosine of features is the ranking that codes approximate. Asymmetric distance ranks +-1
+database codes by their product with the real-valued outputs of the query.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ddh.errors import InputError
+from ddh.evaluation.average_precision import average_precision, check_denominator
+from ddh.evaluation.inputs import Relevance
+from ddh.evaluation.protocol import NOT_SAID, Protocol, Score, digest
+from ddh.evaluation.ranking import seeded_order
+from ddh.progress import track
+
+Distance = Literal["cosine", "asymmetric"]
+SAID = {"cosine": "cosine of real vectors", "asymmetric": "asymmetric (real query, binary item)"}
+
+# Similarities held at once: 64 MB of float32.
+BLOCK = 1 << 24
+
+Nearest = Callable[[NDArray[Any]], NDArray[np.intp]]
+
+
+def mean_average_precision_of_vectors(
+    query_vectors: ArrayLike,
+    database_vectors: ArrayLike,
+    query_labels: ArrayLike,
+    database_labels: ArrayLike,
+    k: int = 1000,
+    *,
+    distance: Distance = "cosine",
+    denominator: str = "relevant in top k",
+    seed: int = 0,
+    device: str | None = None,
+    protocol: Protocol | None = None,
+) -> Score:
+    """mAP@k of a ranking by similarity of vectors, equal similarities in a seeded order.
+
+    A query without any relevant item counts 0. Memory: a block of similarities (64 MB) besides
+    the input; on `device` with torch, the database is copied there.
+    """
+    name = check_denominator(denominator)
+    if k < 1:
+        raise InputError(f"k is 1 or more, not {k}")
+    queries, database = _check(query_vectors, database_vectors, distance)
+    relevance = Relevance.of(query_labels, database_labels, len(queries), len(database))
+    order = seeded_order(len(database), seed)
+    relevance = Relevance(relevance.query, relevance.database[order])
+    depth = min(k, len(database))
+    nearest = _search(database[order], depth, device)
+    values = np.empty(len(queries))
+    empty = 0
+    for rows in _blocks(len(queries), len(database)):
+        relevant = relevance.block(rows)
+        total = relevant.sum(axis=1)
+        ranked = np.take_along_axis(relevant, nearest(queries[rows]), axis=1)
+        values[rows] = average_precision(ranked, total, k, name)
+        empty += int(np.count_nonzero(total == 0))
+    base = protocol or Protocol()
+    split = base.split
+    if split == NOT_SAID:
+        split = f"labels {digest(np.asarray(query_labels), np.asarray(database_labels))}"
+    said = base.but(
+        measure="mAP",
+        split=split,
+        queries=len(queries),
+        database=len(database),
+        bits=0,
+        k=k,
+        denominator=name,
+        ties=f"seeded order {seed}",
+        without_relevant="zero",
+        distance=SAID[distance],
+    )
+    return Score(values.mean(), said, values, empty=empty)
+
+
+def _check(
+    query_vectors: ArrayLike, database_vectors: ArrayLike, distance: Distance
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    if distance not in SAID:
+        raise InputError(f"the distance is one of {', '.join(SAID)}, not {distance!r}")
+    queries = np.asarray(query_vectors, np.float32)
+    database = np.asarray(database_vectors, np.float32)
+    if queries.ndim != 2 or database.ndim != 2 or queries.shape[1] != database.shape[1]:
+        raise InputError(
+            f"queries {queries.shape} and database {database.shape} must be rows of one length"
+        )
+    if not (np.isfinite(queries).all() and np.isfinite(database).all()):
+        raise InputError("vectors hold NaN or infinity; remove or repair those rows")
+    if distance == "asymmetric":
+        if not (np.abs(database) == 1).all():
+            raise InputError("asymmetric search compares real-valued queries with +-1 codes")
+        return queries, database
+    return _unit(queries), _unit(database)
+
+
+def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    length = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return (vectors / np.where(length == 0, 1, length)).astype(np.float32)
+
+
+def _blocks(queries: int, database: int) -> Iterator[slice]:
+    step = max(1, BLOCK // database)
+    for start in track(range(0, queries, step), "Ranking", unit="block"):
+        yield slice(start, min(start + step, queries))
+
+
+def _search(database: NDArray[np.float32], k: int, device: str | None) -> Nearest:
+    """The k most similar rows of each query, best first, equal ones in the order of the rows."""
+    if device is not None:
+        return _search_on(database, k, device)
+
+    def nearest(queries: NDArray[Any]) -> NDArray[np.intp]:
+        similarity = queries @ database.T
+        last = -np.partition(-similarity, k - 1, axis=1)[:, k - 1, None]
+        above, level = similarity > last, similarity == last
+        missing = k - above.sum(axis=1, keepdims=True)
+        kept = above | (level & (np.cumsum(level, axis=1) <= missing))
+        best = np.nonzero(kept)[1].reshape(len(queries), k)
+        values = np.take_along_axis(similarity, best, axis=1)
+        return np.take_along_axis(best, np.argsort(-values, axis=1, kind="stable"), axis=1)
+
+    return nearest
+
+
+def _search_on(database: NDArray[np.float32], k: int, device: str) -> Nearest:
+    import torch
+
+    items = torch.from_numpy(database).to(device)
+
+    def nearest(queries: NDArray[Any]) -> NDArray[np.intp]:
+        similarity = torch.from_numpy(queries).to(device) @ items.T
+        last = similarity.topk(k, dim=1).values[:, -1:]
+        above, level = similarity > last, similarity == last
+        missing = k - above.sum(dim=1, keepdim=True)
+        kept = above | (level & (level.cumsum(dim=1) <= missing))
+        best = kept.nonzero()[:, 1].reshape(len(queries), k)
+        order = similarity.gather(1, best).argsort(dim=1, descending=True, stable=True)
+        return best.gather(1, order).cpu().numpy()
+
+    return nearest

@@ -1,0 +1,78 @@
+"""Protocols by name: sizes, shares of the classes, nothing on both sides, digests that repeat."""
+
+import numpy as np
+import pytest
+
+from ddh.errors import InputError
+from ddh.evaluation import PROTOCOLS, RetrievalSplit, per_class, split_by_name
+
+CIFAR = np.concatenate([np.repeat(np.arange(10), 5000), np.repeat(np.arange(10), 1000)])
+
+
+@pytest.mark.parametrize(
+    ("name", "query", "database", "train", "k"),
+    [
+        ("cifar10-10k-50k", 10_000, 50_000, 50_000, 1000),
+        ("cifar10-1k-59k-5k", 1000, 59_000, 5000, None),
+        ("cifar10-1k-54k-5k", 1000, 54_000, 5000, None),
+    ],
+)
+def test_cifar10_protocols(name, query, database, train, k):
+    split = split_by_name(name, CIFAR, seed=1)
+    assert (len(split.query), len(split.database), len(split.train)) == (query, database, train)
+    assert split.k == k
+    assert np.bincount(CIFAR[split.query]).tolist() == [query // 10] * 10
+    assert np.bincount(CIFAR[split.train]).tolist() == [train // 10] * 10
+    assert not np.intersect1d(split.query, split.database).size
+    inside = np.isin(split.train, split.database)
+    assert inside.all() if name != "cifar10-1k-54k-5k" else not inside.any()
+    assert split.digest == split_by_name(name, CIFAR, seed=1).digest
+    if name != "cifar10-10k-50k":
+        assert split.digest != split_by_name(name, CIFAR, seed=2).digest
+        assert "seed 1" in split.title
+
+
+def test_the_paper_asks_with_the_test_images():
+    split = split_by_name("cifar10-10k-50k", CIFAR)
+    assert split.query[0] == 50_000
+    assert split.database.tolist() == list(range(50_000))
+
+
+def test_multi_label_shares_with_rare_concepts():
+    rng = np.random.default_rng(0)
+    labels = (rng.random((3000, 6)) < [0.6, 0.5, 0.4, 0.3, 0.2, 0.05]).astype(np.uint8)
+    labels[labels.sum(axis=1) == 0, 0] = 1
+    split = per_class(labels, queries=10, training=30, seed=3)
+    assert (len(split.query), len(split.train)) == (60, 180)
+    assert (labels[split.query].sum(axis=0) >= 10).all()
+    assert (labels[split.train].sum(axis=0) >= 30).all()
+    assert len(split.database) == 2940
+    assert split.k == 5000
+    with pytest.raises(InputError, match="ask for fewer a class"):
+        per_class(labels, queries=10, training=1000)
+
+
+def test_nus_wide_protocols_draw_their_shares():
+    labels = np.zeros((21 * 700, 21), np.uint8)
+    labels[np.arange(len(labels)), np.arange(len(labels)) % 21] = 1
+    split = split_by_name("nus-wide-21", labels)
+    assert (len(split.query), len(split.train), split.k) == (2100, 10_500, 5000)
+    with pytest.raises(InputError, match="ask for fewer a class"):
+        split_by_name("nus-wide-21-paper", labels)
+    many = np.zeros((21 * 5100, 21), np.uint8)
+    many[np.arange(len(many)), np.arange(len(many)) % 21] = 1
+    paper = split_by_name("nus-wide-21-paper", many)
+    assert (len(paper.query), len(paper.train)) == (21_000, 84_000)
+
+
+def test_mistakes_are_named():
+    with pytest.raises(InputError, match="there are: cifar10-10k-50k"):
+        split_by_name("cifar", CIFAR)
+    with pytest.raises(InputError, match="all 60,000 images"):
+        split_by_name("cifar10-10k-50k", CIFAR[:100])
+    rows = np.arange(5)
+    with pytest.raises(InputError, match="also in the database"):
+        RetrievalSplit("own", rows, rows, rows[:0], None)
+    with pytest.raises(InputError, match="also a training image"):
+        RetrievalSplit("own", rows, rows + 5, rows, None)
+    assert len(PROTOCOLS) == 5
