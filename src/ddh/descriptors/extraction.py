@@ -1,0 +1,132 @@
+"""Local vectors of many photographs, in parallel, kept in files so that a run can go on."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ddh.descriptors.base import LocalDescriptor
+from ddh.descriptors.photograph import Photograph
+from ddh.images import ImageSource
+from ddh.images.loading import default_workers
+from ddh.progress import bar
+
+SHARD = 64
+
+
+@dataclass(frozen=True)
+class LocalFeatures:
+    """Vectors of all images one after another; image i owns rows starts[i] to starts[i + 1]."""
+
+    vectors: NDArray[np.float16]
+    starts: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def owner(self) -> NDArray[np.intp]:
+        """The image of each row."""
+        return np.repeat(np.arange(len(self)), np.diff(self.starts))
+
+    def rows_of(self, images: NDArray[Any]) -> NDArray[np.int64]:
+        """All rows of some images."""
+        chosen = np.zeros(len(self), bool)
+        chosen[images] = True
+        return np.flatnonzero(chosen[self.owner()])
+
+    @classmethod
+    def joined(cls, parts: "list[LocalFeatures]") -> "LocalFeatures":
+        """The images of several parts in their order."""
+        sizes = np.concatenate([np.diff(part.starts) for part in parts])
+        starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        return cls(np.concatenate([part.vectors for part in parts]), starts)
+
+
+def extract(
+    descriptors: list[LocalDescriptor],
+    images: ImageSource,
+    *,
+    cache: str | os.PathLike[str] | None = None,
+) -> dict[str, LocalFeatures]:
+    """Local vectors of every image for each descriptor, as float16.
+
+    All descriptors share one decoding and one foreground a photograph. With `cache`, a folder,
+    64 photographs at a time are written there, and found again by the next run: give a folder
+    that belongs to these images in this order.
+    """
+    folder = None if cache is None else Path(cache)
+    shards: dict[str, list[LocalFeatures]] = {kind.name: [] for kind in descriptors}
+    with (
+        ThreadPoolExecutor(default_workers(), thread_name_prefix="ddh-descriptors") as pool,
+        bar("Describing", total=len(images), unit="image") as progress,
+    ):
+        for start in range(0, len(images), SHARD):
+            rows = range(start, min(start + SHARD, len(images)))
+            found = _load(folder, start, len(rows), descriptors)
+            missing = [kind for kind in descriptors if kind.name not in found]
+            if missing:
+                found |= _describe(pool, missing, images, rows)
+                _save(folder, start, missing, found)
+            for name, part in found.items():
+                shards[name].append(part)
+            progress.update(len(rows))
+    return {name: LocalFeatures.joined(parts) for name, parts in shards.items()}
+
+
+def _describe(
+    pool: ThreadPoolExecutor, descriptors: list[LocalDescriptor], images: ImageSource, rows: range
+) -> dict[str, LocalFeatures]:
+    def describe(row: int) -> list[NDArray[np.float16]]:
+        photograph = Photograph(images.read(row))
+        return [kind.sample(photograph, seed=row).astype(np.float16) for kind in descriptors]
+
+    results = list(pool.map(describe, rows))
+    found = {}
+    for number, kind in enumerate(descriptors):
+        vectors = [result[number] for result in results]
+        starts = np.cumsum([0, *map(len, vectors)]).astype(np.int64)
+        found[kind.name] = LocalFeatures(np.concatenate(vectors), starts)
+    return found
+
+
+def _file(folder: Path, name: str, start: int) -> Path:
+    return folder / f"{name}-{start:06d}.npz"
+
+
+def _load(
+    folder: Path | None, start: int, images: int, descriptors: list[LocalDescriptor]
+) -> dict[str, LocalFeatures]:
+    found: dict[str, LocalFeatures] = {}
+    if folder is None:
+        return found
+    for kind in descriptors:
+        try:
+            with np.load(_file(folder, kind.name, start)) as data:
+                part = LocalFeatures(data["vectors"], data["starts"])
+        except (OSError, ValueError, KeyError):
+            continue  # not there, or cut short by an interruption: made again
+        if len(part) == images:
+            found[kind.name] = part
+    return found
+
+
+def _save(
+    folder: Path | None,
+    start: int,
+    descriptors: list[LocalDescriptor],
+    found: dict[str, LocalFeatures],
+) -> None:
+    if folder is None:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    for kind in descriptors:
+        part = found[kind.name]
+        target = _file(folder, kind.name, start)
+        temporary = target.with_suffix(f".{os.getpid()}.tmp")
+        with temporary.open("wb") as stream:
+            np.savez(stream, vectors=part.vectors, starts=part.starts)
+        temporary.replace(target)
