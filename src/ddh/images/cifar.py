@@ -5,9 +5,10 @@ import io
 import os
 import pickle
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ddh.errors import InputError
 from ddh.images.labelled import LabelledImages
@@ -74,10 +75,9 @@ def cifar10(
         raise InputError(f"the splits of CIFAR-10 are {', '.join(BATCHES)}, not {split!r}")
     folder = _folder(Path(root))
     batches = [_read_batch(folder / name, MD5[name]) for name in BATCHES[split]]
-    planes = np.concatenate([np.asarray(batch[b"data"], np.uint8) for batch in batches])
-    pixels = np.ascontiguousarray(planes.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
-    labels = np.concatenate([np.asarray(batch[b"labels"], np.int64) for batch in batches])
-    names = [name.decode("ascii") for batch in batches for name in batch[b"filenames"]]
+    pixels = np.concatenate([batch.pixels for batch in batches])
+    labels = np.concatenate([batch.labels for batch in batches])
+    names = [name for batch in batches for name in batch.names]
     return LabelledImages(ImageArray(pixels, names=names), labels, f"CIFAR-10 {split}", CLASSES)
 
 
@@ -88,7 +88,13 @@ def _folder(root: Path) -> Path:
     raise InputError(f"no CIFAR-10 batches in {root} or {root / FOLDER}: {WHERE}")
 
 
-def _read_batch(path: Path, md5: str) -> dict[bytes, Any]:
+class _Batch(NamedTuple):
+    pixels: NDArray[np.uint8]
+    labels: NDArray[np.int64]
+    names: list[str]
+
+
+def _read_batch(path: Path, md5: str) -> _Batch:
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -96,4 +102,16 @@ def _read_batch(path: Path, md5: str) -> dict[bytes, Any]:
     found = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if found != md5:
         raise InputError(f"{path} is damaged or not the official file (md5 {found}): {WHERE}")
-    return _ArraysOnly(io.BytesIO(content), encoding="bytes").load()
+    try:
+        return _parse_batch(content)
+    except Exception as error:  # a strange pickle makes the reader raise almost anything
+        raise InputError(f"{path} does not hold a batch of CIFAR-10: {error}") from error
+
+
+def _parse_batch(content: bytes) -> _Batch:
+    """Rows of `data` are a picture's red, green and blue planes one after the other."""
+    batch = _ArraysOnly(io.BytesIO(content), encoding="bytes").load()
+    planes = np.asarray(batch[b"data"], np.uint8).reshape(-1, 3, 32, 32)
+    labels = np.asarray(batch[b"labels"], np.int64)
+    names = [name.decode("ascii") for name in batch[b"filenames"]]
+    return _Batch(planes.transpose(0, 2, 3, 1), labels, names)

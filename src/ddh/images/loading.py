@@ -55,7 +55,8 @@ def load_batches(
     handed on without any decoding; with `native`, arrays of every size are, so that the network's
     device can do the resizing. Closing the generator stops the threads.
 
-    Memory: (ahead + 1) batches of batch_size * size^2 * 3 bytes, and one decoded picture a worker.
+    Memory: (ahead + 2) batches of batch_size * size^2 * 3 bytes, the one in use included, and one
+    decoded picture a worker.
     """
     if batch_size < 1 or ahead < 0 or (workers is not None and workers < 1):
         raise InputError("batch_size and workers are at least 1, ahead is at least 0")
@@ -102,7 +103,7 @@ def _decode_batches(
 ) -> Generator[Batch, None, None]:
     def prepare(index: int, target: NDArray[np.uint8]) -> Failure | None:
         try:
-            image = source.read_reduced(index, preprocessing.shorter_side)
+            image = source.read_reduced(index, preprocessing.decoded_side)
             target[...] = preprocessing.apply(image)
         except InputError as error:
             reason = error.reason if isinstance(error, UnreadableImage) else str(error)
