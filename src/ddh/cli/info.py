@@ -1,0 +1,116 @@
+"""`ddh info`: what a file holds, or what this installation can do."""
+
+import json
+import platform
+from importlib import metadata, util
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+import ddh
+from ddh.output import emit, json_option
+from ddh.errors import InputError
+
+LIBRARIES = ("numpy", "scipy", "scikit-learn", "pillow", "torch", "faiss-cpu", "safetensors")
+OPTIONAL = {
+    "timm": "any timm backbone",
+    "psycopg": "PostgreSQL index",
+    "pymilvus": "Milvus index",
+    "pyarrow": "Parquet export",
+    "matplotlib": "plots of the benches",
+    "cv2": "flower descriptors",
+}
+
+
+@click.command()
+@click.argument("path", required=False, type=click.Path(exists=True, path_type=Path))
+@json_option
+def info(path: Path | None, as_json: bool) -> None:
+    """Tell what a model, an index or a codes file holds; without PATH, tell about ddh itself.
+
+    \b
+    ddh info
+    ddh info photos.ddh
+    ddh info codes.npz --json
+    """
+    document = _installation() if path is None else describe(path)
+    emit(document, _text(document), as_json)
+
+
+def describe(path: Path) -> dict[str, Any]:
+    """What a path holds, by looking at it."""
+    if (path / "model.json").is_file():
+        return _model(path)
+    if path.suffix == ".npz":
+        return _codes(path)
+    from ddh.index import open as open_index
+
+    try:
+        with open_index(path, create=False) as index:
+            return {"kind": "index", **vars(index.info())}
+    except InputError as error:
+        raise InputError(f"{path} is not a model, a codes file or an index: {error}") from error
+
+
+def _model(path: Path) -> dict[str, Any]:
+    from ddh.hashers import storage
+
+    description, arrays, model_id = storage.read(path)
+    size = sum(file.stat().st_size for file in path.iterdir())
+    return {
+        "kind": "model", "id": model_id, **description, "bytes": size,
+        "arrays": {name: list(array.shape) for name, array in arrays.items() if "." not in name},
+    }  # fmt: skip
+
+
+def _codes(path: Path) -> dict[str, Any]:
+    with np.load(path, allow_pickle=False) as file:
+        if "codes" not in file or "bits" not in file:
+            raise InputError(f"{path} is not a codes file written by `ddh encode`")
+        return {
+            "kind": "codes", "images": len(file["names"]), "bits": int(file["bits"]),
+            "bytes": int(file["codes"].nbytes), "model_id": str(file["model_id"]),
+            "bit_order": str(file["bit_order"]),
+        }  # fmt: skip
+
+
+def _installation() -> dict[str, Any]:
+    from ddh.codes import kernel
+    from ddh.neighbours.native import available
+
+    return {
+        "kind": "installation",
+        "ddh": ddh.__version__,
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}",
+        "hamming kernel": kernel(),
+        "overlap kernel": "native" if available() else "scipy",
+        "libraries": {name: _version(name) for name in LIBRARIES},
+        "optional": {
+            name: "installed" if util.find_spec(name) else f"not installed ({purpose})"
+            for name, purpose in OPTIONAL.items()
+        },
+    }
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _text(document: dict[str, Any], indent: str = "") -> str:
+    """Nested values as an indented list; long lists are cut."""
+    lines = []
+    for key, value in document.items():
+        if isinstance(value, dict):
+            lines += [f"{indent}{key}:", _text(value, indent + "  ")] if value else []
+        elif isinstance(value, list) and len(value) > 8:
+            lines.append(f"{indent}{key}: {len(value)} entries")
+        elif value is not None:
+            shown = json.dumps(value) if isinstance(value, list) else value
+            lines.append(f"{indent}{key}: {shown}")
+    return "\n".join(lines)

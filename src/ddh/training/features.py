@@ -1,0 +1,193 @@
+"""Pictures -> features: the network at its fastest, with decoding running beside it.
+
+On a GPU: bfloat16 and channels-last. On a CPU: batch norms folded into the convolutions,
+channels-last, and bfloat16 where the processor has instructions for it. `ddh bench encode`
+compares this with a plain loop.
+"""
+
+import copy
+import hashlib
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.lib.format import open_memmap
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ddh.backbones import Backbone, fold_batch_norm
+from ddh.errors import InputError, ModelError
+from ddh.images import Failure, ImageSource, load_batches
+from ddh.progress import bar
+from ddh.training.device import choose, supports_bfloat16
+
+CPU_BATCH, GPU_BATCH = 32, 256
+NOTE_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class FeatureBatch:
+    """Features of the pictures `indices` of a source; pictures that could not be read."""
+
+    indices: NDArray[np.int64]
+    features: Tensor
+    failures: list[Failure]
+
+
+@dataclass(frozen=True)
+class Features:
+    """Features of the usable pictures: `values[k]` belongs to picture `usable[k]`."""
+
+    values: NDArray[np.float32]
+    usable: NDArray[np.int64]
+    failures: list[Failure] = field(default_factory=list)
+
+
+class Extractor:
+    """A frozen copy of a backbone, made ready for speed on its device."""
+
+    def __init__(self, backbone: Backbone, device: str | torch.device = "auto") -> None:
+        self.device = choose(str(device))
+        self.half = supports_bfloat16(self.device)
+        network = copy.deepcopy(backbone).eval().requires_grad_(False)
+        fold_batch_norm(network)
+        self.network = network.to(self.device, memory_format=torch.channels_last)
+        self.batch_size = GPU_BATCH if self.device.type == "cuda" else CPU_BATCH
+
+    @torch.inference_mode()
+    def __call__(self, pixels: NDArray[np.uint8]) -> Tensor:
+        """uint8 (n, h, w, 3) -> float32 (n, dimensions) on the device."""
+        x = self.network.normalise(torch.from_numpy(pixels).to(self.device, non_blocking=True))
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
+            return self.network(x).float()
+
+    def stream(
+        self,
+        source: ImageSource,
+        *,
+        indices: NDArray[np.int64] | None = None,
+        batch_size: int | None = None,
+    ) -> Iterator[FeatureBatch]:
+        """Walk through a source; pictures that cannot be read are reported, not raised."""
+        batches = load_batches(
+            source,
+            self.network.preprocessing,
+            batch_size or self.batch_size,
+            indices=indices,
+            native=True,
+        )
+        for batch in batches:
+            features = (
+                self(batch.pixels)
+                if len(batch)
+                else torch.empty(0, self.network.dimensions, device=self.device)
+            )
+            yield FeatureBatch(batch.indices, features, batch.failures)
+
+
+def extract(
+    backbone: Backbone,
+    source: ImageSource,
+    *,
+    device: str | torch.device = "auto",
+    batch_size: int | None = None,
+    folder: Path | None = None,
+    resume: bool = False,
+    show: bool | None = None,
+) -> Features:
+    """Features of a whole source, with a progress bar.
+
+    With `folder` they are written there as they come, and `resume` goes on with what an
+    interrupted run left. Memory: 4 bytes x pictures x dimensions (a mapped file with `folder`).
+    """
+    extractor = Extractor(backbone, device)
+    store = _Store(source, backbone, folder, resume)
+    todo = np.arange(store.done, len(source))
+    with bar("Features", total=len(source), unit="image", show=show) as progress:
+        progress.update(store.done)
+        for batch in extractor.stream(source, indices=todo, batch_size=batch_size):
+            store.add(batch)
+            progress.update(len(batch.indices) + len(batch.failures))
+    return store.finish()
+
+
+class _Store:
+    """Rows of features in memory or in a mapped file, with a note of how far they have come."""
+
+    def __init__(
+        self, source: ImageSource, backbone: Backbone, folder: Path | None, resume: bool
+    ) -> None:
+        self.source, self.folder = source, folder
+        self.failures: list[Failure] = []
+        self.done = 0
+        self.noted = time.monotonic()
+        shape = (len(source), backbone.dimensions)
+        if folder is None:
+            self.values = np.zeros(shape, np.float32)
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        self.file, self.note = folder / "features.npy", folder / "features.json"
+        self.identity = {
+            "images": len(source),
+            "names": _digest(source.names),
+            "backbone": backbone.name,
+            "weights": backbone.origin,
+            "preprocessing": backbone.preprocessing.to_dict(),
+        }
+        if resume and self.note.is_file() and self.file.is_file():
+            self._take_up()
+        else:
+            self.values = open_memmap(self.file, "w+", np.float32, shape)
+
+    def _take_up(self) -> None:
+        noted = json.loads(self.note.read_text())
+        if noted["identity"] != json.loads(json.dumps(self.identity)):
+            raise ModelError(
+                f"the features in {self.folder} are of other images or another backbone; "
+                "resume with the same ones, or delete the folder to start again"
+            )
+        self.values = open_memmap(self.file, "r+")
+        self.done = noted["done"]
+        self.failures = [Failure(**entry) for entry in noted["failures"]]
+
+    def add(self, batch: FeatureBatch) -> None:
+        values = batch.features.cpu().numpy()
+        if not np.isfinite(values).all():
+            raise ModelError("the network gives NaN or infinite features; check its weights")
+        self.values[batch.indices] = values
+        self.failures.extend(batch.failures)
+        self.done += len(batch.indices) + len(batch.failures)
+        if self.folder is not None and time.monotonic() - self.noted > NOTE_SECONDS:
+            self._write_note()
+
+    def _write_note(self) -> None:
+        assert isinstance(self.values, np.memmap)
+        self.values.flush()
+        note = {
+            "identity": self.identity,
+            "done": self.done,
+            "failures": [vars(failure) for failure in self.failures],
+        }
+        temporary = self.note.with_suffix(".part")
+        temporary.write_text(json.dumps(note))
+        temporary.replace(self.note)
+        self.noted = time.monotonic()
+
+    def finish(self) -> Features:
+        if self.folder is not None:
+            self._write_note()
+        bad = np.array([failure.index for failure in self.failures], np.int64)
+        usable = np.setdiff1d(np.arange(len(self.source)), bad)
+        if not len(usable):
+            reason = self.failures[0].reason if self.failures else "there are none"
+            raise InputError(f"none of the {len(self.source)} images can be used: {reason}")
+        values = self.values if not len(bad) else self.values[usable]
+        return Features(values, usable, self.failures)
+
+
+def _digest(names: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(names).encode("utf-8", "surrogateescape")).hexdigest()

@@ -1,0 +1,145 @@
+"""From features (or pictures) to a hashing layer: labels, memory, training, folding."""
+
+import hashlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+
+from ddh.backbones import Backbone
+from ddh.errors import InputError
+from ddh.images import ImageSource
+from ddh.neighbours import label_groups, pairwise_labels
+from ddh.objective import GraphPositives, GroupPositives, PairMemory, Positives
+from ddh.training.device import choose
+from ddh.training.features import Features
+from ddh.training.inputs import FeatureInputs, Inputs, NetworkInputs
+from ddh.training.loop import Run, train
+from ddh.training.network import HashingLayer, fold, freeze, prepare, standardise
+from ddh.training.settings import Depth, Settings
+
+
+@dataclass(frozen=True)
+class Data:
+    """What is learned from: features of the usable images and, for images, where they came from."""
+
+    features: Features
+    total: int
+    backbone: Backbone | None = None
+    source: ImageSource | None = None
+    label_features: NDArray[np.float32] | None = None
+    labels: NDArray[np.int64] | None = None
+
+    def with_labels(self, labels: NDArray[np.int64]) -> Self:
+        return replace(self, labels=labels)
+
+    def digest(self) -> str:
+        """Tells one collection from another, from a sample of its features."""
+        values = self.features.values
+        sample = np.ascontiguousarray(values[:: max(1, len(values) // 1000)])
+        return hashlib.sha256(repr(values.shape).encode() + sample.tobytes()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A trained hashing layer on raw features, z = weight phi + bias, and how it came about."""
+
+    weight: NDArray[np.float32]
+    bias: NDArray[np.float32]
+    settings: Settings
+    history: list[dict[str, float]]
+    label_statistics: dict[str, Any]
+
+
+def fit_hashing(
+    data: Data,
+    bits: int,
+    settings: Settings,
+    *,
+    depth: Depth,
+    seed: int,
+    device: str,
+    approximate: bool,
+    folder: Path | None,
+    resume: bool,
+) -> Fitted:
+    """The whole of the paper's section 2 after the features; trains `data.backbone` in place."""
+    where = choose(device)
+    if len(data.features.values) < 3:
+        raise InputError(f"at least 3 images are needed, there are {len(data.features.values)}")
+    positives, label_statistics = _positives(data, settings, where, approximate, folder, resume)
+    features = torch.from_numpy(np.asarray(data.features.values)).to(where)
+    mean, scale = standardise(features, settings.centre)
+    if settings.optimiser == "sgd" and not settings.centre:
+        scale = torch.ones_like(scale)  # the paper feeds full7 to the hashing layer as it is
+    standard = (features - mean) / scale
+    layer = HashingLayer(features.shape[1], bits, torch.Generator().manual_seed(seed)).to(where)
+    with torch.no_grad():
+        outputs = torch.cat([layer(part) for part in standard.split(8192)])
+    run = Run(
+        inputs=FeatureInputs(standard),
+        layer=layer,
+        positives=positives,
+        memory=PairMemory(outputs, positives.group_of, group_grams=settings.alpha != 1),
+        settings=settings,
+        seed=seed,
+        identity={"bits": bits, "depth": depth, "data": data.digest()},
+    )
+    if depth != "head":
+        _add_network(run, data, depth, mean, scale)
+    history = train(run, folder=folder, resume=resume)
+    if run.network is not None:
+        assert data.backbone is not None
+        freeze(data.backbone.cpu())
+        data.backbone.origin = f"trained from {data.backbone.origin}"
+    folded = {name: value.cpu().numpy() for name, value in fold(layer, mean, scale).items()}
+    return Fitted(folded["weight"], folded["bias"], settings, history, label_statistics)
+
+
+def _positives(
+    data: Data,
+    settings: Settings,
+    device: torch.device,
+    approximate: bool,
+    folder: Path | None,
+    resume: bool,
+) -> tuple[Positives, dict[str, Any]]:
+    """S from the labels where there are some, else from the features (Alg. 1)."""
+    if data.labels is not None:
+        groups = label_groups(data.labels)
+        degree = groups.degree()
+        summary = {"groups": len(groups.sizes), "mean_degree": float(degree.mean())}
+        return GroupPositives(groups, device), summary
+    saved = folder / "graph.npz" if folder is not None else None
+    if saved is not None and resume and saved.is_file():
+        graph = sparse.csr_array(sparse.load_npz(saved))
+    else:
+        values = data.features.values if data.label_features is None else data.label_features
+        graph = pairwise_labels(
+            values,
+            settings.k1,
+            settings.k2,
+            centre=settings.centre,
+        )
+        if saved is not None:
+            part = saved.with_name(".graph.part.npz")
+            sparse.save_npz(part, graph)
+            part.replace(saved)
+    return GraphPositives(graph, device), {"mean_degree": graph.nnz / graph.shape[0]}
+
+
+def _add_network(
+    run: Run, data: Data, depth: Depth, mean: torch.Tensor, scale: torch.Tensor
+) -> None:
+    """Let the backbone learn too: batches then come from pictures."""
+    assert data.backbone is not None
+    assert data.source is not None
+    backbone = data.backbone.to(mean.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    run.network = backbone
+    run.network_parameters = prepare(backbone, depth)
+    forward: Inputs = NetworkInputs(backbone, data.source, data.features.usable, mean, scale)
+    run.inputs = forward

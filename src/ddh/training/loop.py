@@ -1,0 +1,186 @@
+"""The training loop (2.4): stochastic gradient steps on the objective, with a memory of codes."""
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ddh.errors import DDHError
+from ddh.objective import PairMemory, Positives, Terms, all_pairs, in_batch, quantisation, regulariser
+from ddh.progress import bar
+from ddh.training import checkpoint
+from ddh.training.inputs import Inputs
+from ddh.training.settings import Settings
+
+CHECKPOINT_SECONDS = 30.0
+
+
+@dataclass
+class Run:
+    """What a training run is made of; `train` moves it to its end."""
+
+    inputs: Inputs
+    layer: nn.Linear
+    positives: Positives
+    memory: PairMemory
+    settings: Settings
+    seed: int
+    network: nn.Module | None = None
+    network_parameters: list[nn.Parameter] = field(default_factory=list)
+    #: Values that tell this run from another (a digest of the data, the bits, ...).
+    identity: dict[str, Any] = field(default_factory=dict)
+    history: list[dict[str, float]] = field(default_factory=list)
+
+    def modules(self) -> dict[str, nn.Module]:
+        trained = {"layer": self.layer}
+        return trained if self.network is None else trained | {"network": self.network}
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {"settings": self.settings.to_dict(), "seed": self.seed, **self.identity}
+
+
+def train(
+    run: Run, *, folder: Path | None = None, resume: bool = False, show: bool | None = None
+) -> list[dict[str, float]]:
+    """Train to the last epoch and return the curve, one entry an epoch.
+
+    With `folder` a checkpoint is written at least every half minute and once an epoch; with
+    `resume` a checkpoint found there is taken up.
+    """
+    optimiser = _optimiser(run)
+    state: dict[str, Any] = {"epoch": 0, "step": 0, "sums": [0.0, 0.0, 0.0], "history": []}
+    if folder is not None and resume:
+        found = checkpoint.load(
+            folder, run.modules(), optimiser, run.memory, run.fingerprint()
+        )
+        state = found or state
+    run.history = list(state["history"])
+    steps = math.ceil(len(run.inputs) / run.settings.batch_size)
+    total = steps * run.settings.epochs
+    saved = time.monotonic()
+    with bar("Training", total=total, unit="step", show=show) as progress:
+        progress.update(state["epoch"] * steps + state["step"])
+        while state["epoch"] < run.settings.epochs:
+            for _ in _epoch(run, optimiser, state, steps):
+                progress.update(1)
+                if folder is not None and time.monotonic() - saved > CHECKPOINT_SECONDS:
+                    _save(folder, run, optimiser, state)
+                    saved = time.monotonic()
+            _close_epoch(run, state, optimiser)
+            progress.set_postfix(loss=f"{run.history[-1]['loss']:.4f}", refresh=False)
+            if folder is not None:
+                _save(folder, run, optimiser, state)
+                saved = time.monotonic()
+    return run.history
+
+
+def _epoch(
+    run: Run, optimiser: torch.optim.Optimizer, state: dict[str, Any], steps: int
+) -> Iterator[None]:
+    """The steps of one epoch that are still to do."""
+    settings, epoch = run.settings, state["epoch"]
+    if state["step"] == 0:
+        run.memory.refresh()
+    order = _order(len(run.inputs), run.seed, epoch)[state["step"] * settings.batch_size :]
+    seeds = (_seed(run.seed, epoch, step) for step in count(state["step"]))
+    for rows, features in run.inputs.batches(order, settings.batch_size, seeds):
+        _set_rate(optimiser, settings, (epoch * steps + state["step"]) / (settings.epochs * steps))
+        terms = _step(run, optimiser, rows, features)
+        for place, value in enumerate(terms):
+            state["sums"][place] += float(value)
+        state["step"] += 1
+        yield
+
+
+def _step(run: Run, optimiser: torch.optim.Optimizer, rows: Tensor, features: Tensor) -> Terms:
+    """One gradient step; the terms come back scaled as they were trained."""
+    settings, N, b = run.settings, len(run.inputs), len(rows)
+    z = run.layer(features)
+    run.memory.update(rows, z)
+    if settings.pairs == "all":
+        pairs, others = all_pairs(z, rows, run.positives, run.memory, settings.alpha), N
+    else:
+        pairs, others = in_batch(z, run.positives.within(rows), settings.alpha), b
+    terms = Terms(
+        pairs / (others * b),
+        quantisation(z) / (N * b),
+        regulariser(run.layer.weight, run.layer.bias),
+    )
+    loss = terms.total(settings.lambda1, settings.lambda2)
+    optimiser.zero_grad(set_to_none=True)
+    loss.backward()  # type: ignore[no-untyped-call]
+    optimiser.step()
+    return Terms(*(term.detach() for term in terms))
+
+
+def _close_epoch(run: Run, state: dict[str, Any], optimiser: torch.optim.Optimizer) -> None:
+    pairs, quant, regular = (value / max(state["step"], 1) for value in state["sums"])
+    settings = run.settings
+    loss = pairs + settings.lambda1 / 2 * quant + settings.lambda2 / 2 * regular
+    if not math.isfinite(loss):
+        raise DDHError(
+            f"the training diverged in epoch {state['epoch'] + 1}: the loss is {loss}; "
+            f"lower learning_rate (it is {settings.learning_rate})"
+        )
+    run.history.append(
+        {
+            "epoch": state["epoch"] + 1,
+            "loss": loss,
+            "pairs": pairs,
+            "quantisation": quant,
+            "regulariser": regular,
+            "learning_rate": optimiser.param_groups[0]["lr"],
+        }
+    )
+    state.update(epoch=state["epoch"] + 1, step=0, sums=[0.0, 0.0, 0.0])
+
+
+def _save(
+    folder: Path, run: Run, optimiser: torch.optim.Optimizer, state: dict[str, Any]
+) -> None:
+    whole = state | {"history": run.history} | run.fingerprint()
+    checkpoint.save(folder, run.modules(), optimiser, run.memory, whole)
+
+
+def _optimiser(run: Run) -> torch.optim.Optimizer:
+    settings = run.settings
+    groups = [{"params": list(run.layer.parameters()), "share": 1.0}]
+    if run.network_parameters:
+        groups.append({"params": run.network_parameters, "share": settings.network_rate})
+    if settings.optimiser == "sgd":
+        return torch.optim.SGD(
+            groups,
+            lr=settings.learning_rate,
+            momentum=settings.momentum,
+            weight_decay=settings.weight_decay,
+        )
+    return torch.optim.Adam(
+        groups, lr=settings.learning_rate, weight_decay=settings.weight_decay
+    )
+
+
+def _set_rate(optimiser: torch.optim.Optimizer, settings: Settings, done: float) -> None:
+    """The learning rate after a share `done` of the training."""
+    first, last = settings.learning_rate, settings.final_learning_rate
+    if settings.optimiser == "sgd":
+        rate = first * (last / first) ** done
+    else:
+        rate = last + (first - last) * (1 + math.cos(math.pi * done)) / 2
+    for group in optimiser.param_groups:
+        group["lr"] = rate * group["share"]
+
+
+def _seed(seed: int, epoch: int, step: int) -> int:
+    return int(np.random.SeedSequence((seed, epoch, step)).generate_state(1)[0])
+
+
+def _order(size: int, seed: int, epoch: int) -> NDArray[np.int64]:
+    return np.random.default_rng((seed, epoch)).permutation(size)

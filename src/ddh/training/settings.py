@@ -1,0 +1,90 @@
+"""Every setting of the training, and the presets that choose them for the user."""
+
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal
+
+from ddh.errors import InputError
+
+Depth = Literal["head", "last stage", "network"]
+DEPTHS: tuple[Depth, ...] = ("head", "last stage", "network")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings by the paper's names where it has one.
+
+    The objective of a batch is divided by N x batch, as the authors' release does: the pairwise
+    term is then a mean over pairs, and lambda1 weighs the quantisation as `lambda1 / N`.
+    """
+
+    k1: int
+    """Neighbours of the first stage (2.1)."""
+    k2: int
+    """Lists joined by the expansion (2.1)."""
+    centre: bool
+    """Subtract the mean feature before the cosine and before the hashing layer."""
+    alpha: float
+    """Weight of a similar pair; 1 is the paper's objective."""
+    lambda1: float
+    """Weight of the quantisation term (Eq. 7)."""
+    lambda2: float
+    """Weight of the regulariser of the hashing layer (2.4)."""
+    pairs: Literal["all", "batch"]
+    """J1 over all pairs by the exact identity, or over the pairs of a batch (two branches)."""
+    optimiser: Literal["sgd", "adam"]
+    learning_rate: float
+    final_learning_rate: float
+    """The rate falls from the first to the last value on a geometric path ("sgd") or on half a
+    cosine wave ("adam")."""
+    network_rate: float
+    """The backbone's rate as a share of the hashing layer's (depths beyond "head")."""
+    momentum: float
+    weight_decay: float
+    batch_size: int
+    epochs: int
+
+    def __post_init__(self) -> None:
+        for name in ("k1", "k2", "batch_size", "epochs"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("alpha", "learning_rate", "final_learning_rate"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"{name} must be positive, not {getattr(self, name)}")
+        for name in ("lambda1", "lambda2", "weight_decay", "network_rate", "momentum"):
+            if not getattr(self, name) >= 0:
+                raise InputError(f"{name} must not be negative, not {getattr(self, name)}")
+        if self.pairs not in ("all", "batch"):
+            raise InputError(f"pairs must be 'all' or 'batch', not {self.pairs!r}")
+        if self.optimiser not in ("sgd", "adam"):
+            raise InputError(f"optimiser must be 'sgd' or 'adam', not {self.optimiser!r}")
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+PRESETS: dict[str, Settings] = {
+    # Section 3.2: K1=15, K2=6, lr 0.001, lambda1=15, lambda2=1e-5, batch 128. The paper names
+    # neither momentum, epochs nor a schedule. Its released code differs: K1=20, K2=30, batch 50,
+    # lr 1e-2 to 1e-6 over 100 epochs, weight decay 5e-4, no momentum.
+    "paper": Settings(
+        k1=15, k2=6, centre=False, alpha=1.0, lambda1=15.0, lambda2=1e-5, pairs="all",
+        optimiser="sgd", learning_rate=1e-3, final_learning_rate=1e-3, network_rate=0.1,
+        momentum=0.9, weight_decay=0.0, batch_size=128, epochs=100,
+    ),
+    "fast": Settings(
+        k1=30, k2=15, centre=True, alpha=3.0, lambda1=15.0, lambda2=0.0, pairs="all",
+        optimiser="adam", learning_rate=3e-3, final_learning_rate=3e-5, network_rate=0.03,
+        momentum=0.9, weight_decay=0.0, batch_size=256, epochs=20,
+    ),
+}  # fmt: skip
+
+
+def settings(preset: str = "fast", **changes: Any) -> Settings:
+    """A preset with some settings changed; a change to None keeps the preset's value."""
+    if preset not in PRESETS:
+        raise InputError(f"there is no preset {preset!r}; there are: {', '.join(PRESETS)}")
+    known = {field.name for field in fields(Settings)}
+    given = {name: value for name, value in changes.items() if value is not None}
+    if unknown := sorted(given.keys() - known):
+        raise InputError(f"there is no setting {unknown[0]!r}; there are: {', '.join(sorted(known))}")
+    return replace(PRESETS[preset], **given)

@@ -1,0 +1,41 @@
+"""Fixtures that all tests share: the real image sets, where they are at hand."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+ARCHIVES = ROOT.parent / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    return ROOT
+
+
+def _unpacked(name: str, folder: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data set from the folder DDH_DATA, or unpacked once from the archives beside the checkout."""
+    given = os.environ.get("DDH_DATA")
+    if given and (Path(given) / folder).is_dir():
+        return Path(given) / folder
+    if not (ARCHIVES / "unpack.py").is_file():
+        pytest.skip(f"the real {name} images are not here: set DDH_DATA to a folder with {folder}")
+    target = tmp_path_factory.mktemp("data")
+    command = [sys.executable, str(ARCHIVES / "unpack.py"), str(target), name]
+    subprocess.run(command, check=True, capture_output=True)
+    return target / folder
+
+
+@pytest.fixture(scope="session")
+def cifar10_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the official CIFAR-10 Python batches."""
+    return _unpacked("cifar10", "cifar-10-batches-py", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def flowers17_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the 1,360 Oxford-17 photographs."""
+    return _unpacked("flowers17", "flowers17", tmp_path_factory)
