@@ -117,3 +117,22 @@ class Relevance:
         if self.query.ndim == 1:
             return self.block(rows, columns).astype(np.intp)
         return np.rint(self.query[rows] @ self.database[columns].T).astype(np.intp)
+
+    def count_pairs(self, queries: NDArray[Any], items: NDArray[Any]) -> int:
+        """How many of the pairs (queries[p], items[p]) are relevant."""
+        left, right = self.query[queries], self.database[items]
+        if left.ndim == 1:
+            return int(np.count_nonzero(left == right))
+        return int(np.count_nonzero((left * right).any(axis=1)))
+
+    def total(self) -> int:
+        """Number of relevant pairs (query, item)."""
+        if self.query.ndim == 1:
+            size = int(max(self.query.max(), self.database.max())) + 1
+            sizes = np.bincount(self.query, minlength=size) * np.bincount(
+                self.database, minlength=size
+            )
+            return int(sizes.sum())
+        step = max(1, (1 << 24) // len(self.database))
+        starts = range(0, len(self.query), step)
+        return sum(int(self.block(slice(start, start + step)).sum()) for start in starts)

@@ -65,7 +65,8 @@ class Protocol:
     def __str__(self) -> str:
         parts = [
             f"data {self.data}, split {self.split}",
-            f"{self.queries:,} queries, {self.database:,} items, {self.bits} bits",
+            f"{self.queries:,} queries, {self.database:,} items"
+            + (f", {self.bits} bits" if self.bits else ""),
             f"denominator {self.denominator}" if self.denominator else "",
             f"ties {self.ties}" if self.ties else "",
             f"query without a relevant item: {self.without_relevant}"

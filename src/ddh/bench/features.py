@@ -1,0 +1,128 @@
+"""Features of a data set for the benches: ready ones from a file, or computed once and kept."""
+
+import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ddh.bench.store import Store, key_digest
+from ddh.errors import DDHWarning, InputError
+from ddh.evaluation.protocol import NOT_SAID, digest
+from ddh.images import ImageSource, LabelledImages
+
+
+@dataclass(frozen=True)
+class FeatureSet:
+    """Features and labels of all images of a data set, and where they came from.
+
+    `query` marks the rows that ask, where the file of features says so; `images` are the
+    pictures, where they are at hand; `digest` stands for the features' values or their recipe.
+    """
+
+    features: NDArray[np.float32]
+    labels: NDArray[Any]
+    data: str
+    backbone: str
+    supervision: str
+    digest: str
+    images: ImageSource | None = None
+    query: NDArray[np.bool_] | None = None
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def take(self, rows: NDArray[np.int64]) -> "FeatureSet":
+        """Some of the images, in the order of `rows`."""
+        return replace(
+            self,
+            features=self.features[rows],
+            labels=self.labels[rows],
+            digest=digest(np.array(self.digest), rows),
+            images=None if self.images is None else self.images.take(rows),
+            query=None if self.query is None else self.query[rows],
+        )
+
+
+def read_features(path: Path) -> FeatureSet:
+    """Ready features from an .npz: features (n, d), labels, and if given query, data, backbone,
+    supervision."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            content = {name: file[name] for name in file.files}
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} is not an .npz file of arrays: {error}") from error
+    if missing := {"features", "labels"} - content.keys():
+        raise InputError(f"{path} lacks {' and '.join(sorted(missing))}")
+    features = np.asarray(content["features"], np.float32)
+    labels, query = content["labels"], content.get("query")
+    if features.ndim != 2 or len(labels) != len(features):
+        raise InputError(f"{path}: features {features.shape} and labels {labels.shape} do not fit")
+    if query is not None and query.shape != (len(features),):
+        raise InputError(f"{path}: query marks each of the {len(features)} rows with 0 or 1")
+    return FeatureSet(
+        features,
+        labels,
+        data=str(content.get("data", path.stem)),
+        backbone=str(content.get("backbone", NOT_SAID)),
+        supervision=str(content.get("supervision", NOT_SAID)),
+        digest=digest(features),
+        query=None if query is None else query.astype(bool),
+    )
+
+
+def compute_features(
+    data: LabelledImages,
+    store: Store,
+    *,
+    backbone: str = "efficientnet-lite0",
+    weights: str = "auto",
+    size: int | None = None,
+    device: str = "auto",
+) -> FeatureSet:
+    """Features of all readable images, from the store's cache or from the network.
+
+    An interrupted run goes on where it stopped. Images that cannot be read are left out, with a
+    warning.
+    """
+    from ddh.backbones import create
+    from ddh.training.features import extract
+
+    network = create(backbone, weights, size)
+    key = {
+        "data": data.name,
+        "images": digest(np.array(list(data.images.names))),
+        "backbone": network.name,
+        "weights": network.origin,
+        "preprocessing": network.preprocessing.to_dict(),
+    }
+    name = key_digest(key)
+    folder = store.root / "features" / name
+    found = extract(network, data.images, device=device, folder=folder, resume=True)
+    if found.failures:
+        first = found.failures[0]
+        warnings.warn(
+            f"left out {len(found.failures)} of {len(data)} images that cannot be read, the first "
+            f"is {first.name}: {first.reason}",
+            DDHWarning,
+            stacklevel=2,
+        )
+        data = data.take(found.usable)
+    return FeatureSet(
+        found.values,
+        data.labels,
+        data=data.name,
+        backbone=f"{network.name} at {network.preprocessing.size} px",
+        supervision=_supervision(network.origin),
+        digest=name,
+        images=data.images,
+    )
+
+
+def _supervision(origin: str) -> str:
+    """Who taught the backbone, from where its weights came."""
+    if origin.startswith("imagenet"):
+        return f"ImageNet's labels ({origin})"
+    return "nothing (random weights)" if origin == "random" else f"weights of {origin}"

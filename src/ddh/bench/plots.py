@@ -1,0 +1,79 @@
+"""Drawings of the benches, each as PNG and SVG, legible in print and on a phone.
+
+The SVG has a transparent ground and keeps INK and FAINT for text and grid only, so that the
+HTML report can set them to the colours of a dark or a light page.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ddh.errors import MissingDependency
+
+INK = "#1b1f24"
+FAINT = "#c9ced6"
+# Okabe and Ito's colours, which colour-blind eyes tell apart; the method of the paper is first.
+COLOURS = (
+    "#d55e00",
+    "#0072b2",
+    "#009e73",
+    "#cc79a7",
+    "#e69f00",
+    "#56b4e9",
+    "#8c6d31",
+    "#7f7f7f",
+    "#6a51a3",
+    "#a6761d",
+)
+DASHES = ("-", "--", "-.", ":")
+STYLE: Any = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "ddh",
+    "font.size": 10,
+    "font.family": "sans-serif",
+    "text.color": INK,
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
+    "axes.titlesize": 11,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "grid.color": FAINT,
+    "grid.linewidth": 0.6,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "lines.linewidth": 1.6,
+    "figure.facecolor": "white",
+    "axes.facecolor": "none",
+}
+
+
+@contextmanager
+def drawing(folder: Path, name: str, *, width: float = 4.8, height: float = 3.6) -> Iterator[Any]:
+    """Axes to draw on, saved as name.png and name.svg in the end."""
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise MissingDependency('figures need matplotlib: pip install "ddh[bench]"') from error
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        FigureCanvasAgg(figure)
+        yield figure.subplots()
+        figure.savefig(folder / f"{name}.png", dpi=160)
+        # Without a date the same figures give the same file.
+        figure.savefig(folder / f"{name}.svg", transparent=True, metadata={"Date": None})
+
+
+def style(place: int, special: bool = False) -> dict[str, Any]:
+    """Colour and dash of the line at a place; the special one stands out."""
+    if special:
+        return {"color": COLOURS[0], "linestyle": "-", "linewidth": 2.4, "zorder": 5}
+    rest = COLOURS[1:]
+    return {"color": rest[place % len(rest)], "linestyle": DASHES[place // len(rest) % 4]}

@@ -1,0 +1,40 @@
+"""`ddh report`: the results of the benches as one self-contained HTML page."""
+
+from pathlib import Path
+
+import click
+
+LARGEST = 5_000_000
+
+
+@click.command(short_help="Join the results of `ddh bench` into one HTML page.")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The page; by default report.html in FOLDER.",
+)
+@click.option("--title", default="Deep discrete hashing, measured", show_default=True)
+def report(folder: Path, output: Path | None, title: str) -> None:
+    """Join the results in FOLDER into one page with tables, curves and example retrievals.
+
+    The page needs no network and no other file: mail it, or open it in any browser.
+
+    \b
+    ddh bench table2 --data DIR -o results
+    ddh report results
+    """
+    from ddh.bench.report_page import page, read_outcomes
+    from ddh.bench.store import write_whole
+    from ddh.errors import InputError
+
+    content = page(read_outcomes(folder), title).encode()
+    if len(content) > LARGEST:
+        raise InputError(
+            f"the page would have {len(content) / 1e6:.1f} MB, more than {LARGEST / 1e6:.0f}; "
+            "make a report of fewer benches"
+        )
+    target = output or folder / "report.html"
+    write_whole(target, content)
+    click.echo(f"{target} ({len(content) / 1e6:.2f} MB)")
