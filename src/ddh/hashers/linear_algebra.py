@@ -1,38 +1,115 @@
-"""Principal components for the shallow methods, in memory that does not grow with the rows."""
+"""Means, covariances, principal components, ridge and thresholds that the shallow methods share.
 
+Everything here walks over blocks of rows: beside the features it holds d x d and n x bits arrays,
+never a second copy of the features.
+"""
+
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import scipy.linalg
+import scipy.sparse.linalg
 from numpy.typing import NDArray
 
 from ddh.errors import InputError
 
 BLOCK_ROWS = 4096
+DENSE_DIMENSIONS = 128
+
+# A variance below this share of the largest is rounding, not data.
+NEGLIGIBLE_VARIANCE = 1e-10
+
+
+def column_means(X: NDArray[Any]) -> NDArray[np.float64]:
+    """Means in float64, exact for constant columns: these centre to zero and not to noise."""
+    mean = X.mean(axis=0, dtype=np.float64)
+    constant = X.min(axis=0) == X.max(axis=0)
+    return np.where(constant, X[0].astype(np.float64), mean)
+
+
+def centred_blocks(
+    X: NDArray[Any], mean: NDArray[np.float64]
+) -> Iterator[tuple[slice, NDArray[np.floating]]]:
+    """Blocks of X - mean in the precision of X, each with its rows."""
+    centre = mean.astype(X.dtype)
+    for start in range(0, len(X), BLOCK_ROWS):
+        rows = slice(start, start + BLOCK_ROWS)
+        yield rows, X[rows] - centre
 
 
 def covariance(X: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(mean, X^T X / n of the centred rows), accumulated in float64 over blocks of rows."""
-    mean = X.mean(axis=0, dtype=np.float64)
+    """(mean, X^T X / n of the centred rows); blocks in the precision of X, summed in float64."""
+    mean = column_means(X)
     total = np.zeros((X.shape[1], X.shape[1]))
-    for start in range(0, len(X), BLOCK_ROWS):
-        block = X[start : start + BLOCK_ROWS] - mean
+    for _, block in centred_blocks(X, mean):
         total += block.T @ block
     return mean, total / len(X)
+
+
+def project(
+    X: NDArray[Any], mean: NDArray[np.float64], projection: NDArray[np.floating]
+) -> NDArray[np.floating]:
+    """(X - mean) @ projection in the precision of X."""
+    matrix = projection.astype(X.dtype)
+    out = np.empty((len(X), matrix.shape[1]), X.dtype)
+    for rows, block in centred_blocks(X, mean):
+        np.matmul(block, matrix, out=out[rows])
+    return out
 
 
 def principal_components(
     X: NDArray[Any], count: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """(mean, components (d, count), variances), largest first; signs fixed so that runs repeat."""
-    if count > X.shape[1]:
+    """(mean, components (d, count), variances), largest first; signs fixed so that runs repeat.
+
+    A component without variance is a column of zeros: its bit is +1 for every row instead of the
+    sign of rounding errors.
+    """
+    require_dimensions(count, X.shape[1])
+    mean, matrix = covariance(X)
+    variances, components = top_eigenvectors(matrix, count)
+    kept = variances > NEGLIGIBLE_VARIANCE * max(variances[0], 0.0)
+    return mean, np.where(kept, components, 0.0), np.where(kept, variances, 0.0)
+
+
+def without_empty_columns(
+    projection: NDArray[np.float64], matrix: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Zero the columns along which data of covariance `matrix` do not vary: their bit is +1."""
+    variances = np.einsum("ij,ij->j", projection, matrix @ projection)
+    lengths = np.square(projection).sum(axis=0)
+    return np.where(variances > NEGLIGIBLE_VARIANCE * np.trace(matrix) * lengths, projection, 0.0)
+
+
+def require_dimensions(bits: int, dimensions: int) -> None:
+    """Refuse more bits than dimensions, for the methods that have one direction a bit."""
+    if bits > dimensions:
         raise InputError(
-            f"{count} bits need at least {count} dimensions, the features have {X.shape[1]}; "
+            f"{bits} bits need at least {bits} dimensions, the features have {dimensions}; "
             "ask for fewer bits or use a method without this limit, such as LSH"
         )
-    mean, matrix = covariance(X)
-    values, vectors = np.linalg.eigh(matrix)
-    variances, components = values[::-1][:count], vectors[:, ::-1][:, :count]
-    return mean, fix_signs(components), np.maximum(variances, 0.0)
+
+
+def top_eigenvectors(
+    matrix: NDArray[np.float64], count: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(eigenvalues, eigenvectors (d, count)) of a symmetric matrix, largest first, signs fixed."""
+    d = len(matrix)
+    values, vectors = scipy.linalg.eigh(matrix, subset_by_index=[d - count, d - 1])
+    return values[::-1], fix_signs(vectors[:, ::-1])
+
+
+def top_eigenvector(
+    product: Callable[[NDArray[np.float64]], NDArray[np.float64]], d: int
+) -> NDArray[np.float64]:
+    """The eigenvector of the largest eigenvalue of a symmetric d x d operator, sign fixed."""
+    if d <= DENSE_DIMENSIONS:
+        return top_eigenvectors(product(np.eye(d)), 1)[1][:, 0]
+    operator = scipy.sparse.linalg.LinearOperator((d, d), matvec=product, dtype=np.float64)
+    start = np.random.default_rng(0).standard_normal(d)
+    _, vectors = scipy.sparse.linalg.eigsh(operator, k=1, which="LA", v0=start, tol=1e-8)
+    return fix_signs(vectors)[:, 0]
 
 
 def fix_signs(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -44,4 +121,41 @@ def fix_signs(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
 def random_rotation(size: int, rng: np.random.Generator) -> NDArray[np.float64]:
     """A rotation drawn evenly (QR of a Gaussian matrix, signs of R's diagonal removed)."""
     q, r = np.linalg.qr(rng.standard_normal((size, size)))
-    return q * np.sign(np.diag(r))
+    return q * np.where(np.diag(r) < 0, -1.0, 1.0)
+
+
+def ridge(A: NDArray[np.floating], targets: NDArray[Any], penalty: float) -> NDArray[np.float64]:
+    """(A^T A + penalty I)^-1 A^T targets, summed in float64 over blocks of rows."""
+    gram = np.zeros((A.shape[1], A.shape[1]))
+    moments = np.zeros((A.shape[1], targets.shape[1]))
+    for start in range(0, len(A), BLOCK_ROWS):
+        block = A[start : start + BLOCK_ROWS]
+        gram += block.T @ block
+        moments += block.T @ targets[start : start + BLOCK_ROWS].astype(A.dtype)
+    return solve_ridge(gram, moments, penalty)
+
+
+def solve_ridge(
+    gram: NDArray[np.float64], moments: NDArray[np.float64], penalty: float
+) -> NDArray[np.float64]:
+    """(gram + penalty I)^-1 moments for a positive penalty."""
+    regular = gram + penalty * np.eye(len(gram))
+    return scipy.linalg.solve(regular, moments, assume_a="pos")
+
+
+def halving_thresholds(values: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Per column a threshold with half of the rows on each side: the median, kept off the rows.
+
+    It lies in the middle of a gap between two rows, the one nearest to the median, so that no
+    row sits on it and rounding cannot turn a bit. Below all rows of a constant column.
+    """
+    ordered = np.sort(values.astype(np.float64), axis=0)
+    n = len(ordered)
+    spread = ordered[-1] - ordered[0]
+    scale = np.abs(ordered).max(axis=0) + np.finfo(np.float64).tiny
+    open_gap = np.diff(ordered, axis=0) > 1e-9 * np.maximum(spread, 1e-3 * scale)
+    imbalance = np.abs(np.arange(1, n) - n / 2)
+    below = np.where(open_gap, imbalance[:, None], n).argmin(axis=0)
+    columns = np.arange(values.shape[1])
+    middle = (ordered[below, columns] + ordered[below + 1, columns]) / 2
+    return np.where(open_gap.any(axis=0), middle, ordered[0] - 1e-6 * scale)

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ddh.hashers.base import LinearHasher
+from ddh.hashers.linear_algebra import column_means
 
 
 class LSH(LinearHasher):
@@ -13,7 +14,7 @@ class LSH(LinearHasher):
 
     Features are centred first, or most of them would fall on one side of every plane. With
     `orthogonal`, the planes of each block of `dimensions` bits are orthogonal to each other,
-    which lowers the variance and keeps the law.
+    which lowers the variance and keeps the law. More bits than dimensions are fine.
     """
 
     title = "Locality-sensitive hashing"
@@ -30,7 +31,7 @@ class LSH(LinearHasher):
 
     def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
         dimensions = X.shape[1]
-        self.mean_ = X.mean(axis=0, dtype=np.float64)
+        self.mean_ = column_means(X)
         planes = rng.standard_normal((dimensions, self.bits))
         if self.orthogonal:
             for start in range(0, self.bits, dimensions):

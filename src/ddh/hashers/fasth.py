@@ -1,0 +1,157 @@
+"""Lin, Shen, Shi, van den Hengel & Suter (2014), "Fast supervised hashing with decision trees"."""
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse.linalg
+from numpy.typing import NDArray
+
+from ddh.errors import InputError
+from ddh.hashers.base import Hasher, sgn
+from ddh.hashers.block_cut import minimum_energy
+from ddh.hashers.boosted_trees import boost, evaluate, stack
+from ddh.hashers.label_pairs import PairSimilarity, indicators, labelled_rows
+from ddh.progress import track
+
+
+class FastH(Hasher):
+    """Codes of the training rows by graph cuts, then boosted trees that predict them; bit by bit.
+
+    Bit r minimises sum_ij a_ij z_i z_j with a_ij from the `loss` of the bits before (Sec. 3.1).
+    Blocks of rows that all share a label have a_ij <= 0 inside, so each is solved exactly, given
+    the others, by a minimum cut (Sec. 3.2). Then `trees` boosted trees of `depth` learn z, with
+    `split_features` random features tried a split (the square root of all unless set), and their
+    predictions replace z for the bits to come. `labelled` random rows are learnt from;
+    rows of class -1 are not drawn. More bits than dimensions are fine. Memory: a few
+    labelled x labelled arrays.
+    """
+
+    title = "Fast supervised hashing with decision trees"
+    kind = "supervised"
+    labels = "required"
+    paper = "Lin, Shen, Shi, van den Hengel & Suter, Fast supervised hashing, CVPR"
+    year = 2014
+
+    features_: NDArray[np.int32]
+    thresholds_: NDArray[np.float32]
+    values_: NDArray[np.float32]
+
+    def __init__(
+        self,
+        bits: int = 64,
+        *,
+        loss: Literal["hinge", "ksh"] = "hinge",
+        trees: int = 200,
+        depth: int = 4,
+        split_features: int | None = None,
+        labelled: int = 2000,
+        block_rows: int = 100,
+        random_state: int | None = 0,
+    ) -> None:
+        self.bits = bits
+        self.loss = loss
+        self.trees = trees
+        self.depth = depth
+        self.split_features = split_features
+        self.labelled = labelled
+        self.block_rows = block_rows
+        self.random_state = random_state
+
+    def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
+        assert y is not None
+        if self.loss not in ("hinge", "ksh"):
+            raise InputError(f"loss is 'hinge' or 'ksh', not {self.loss!r}")
+        rows = labelled_rows(y, self.labelled, rng)
+        features = X[rows].astype(np.float32)
+        similar = PairSimilarity(indicators(y)[rows]).dense() > 0
+        blocks = similar_blocks(similar, self.block_rows, rng)
+        distances = np.zeros(similar.shape, np.int32)
+        ensembles = []
+        for r in track(range(self.bits), "Boosted bits", unit="bit"):
+            A = pair_weights(similar, distances, r, self.bits, self.loss)
+            z = cut_blocks(A, first_codes(A, rng), blocks)
+            trees = boost(
+                features,
+                z,
+                trees=self.trees,
+                depth=self.depth,
+                features=self.split_features or math.isqrt(X.shape[1]),
+                rng=rng,
+            )
+            ensembles.append(trees)
+            predicted = sgn(evaluate(features, stack([trees]))[:, 0])
+            distances += predicted[:, None] != predicted
+        self.features_, self.thresholds_, self.values_ = stack(ensembles)
+
+    def _outputs(self, X: NDArray[Any]) -> NDArray[np.floating]:
+        return evaluate(X, (self.features_, self.thresholds_, self.values_))
+
+
+def pair_weights(
+    similar: NDArray[np.bool_],
+    distances: NDArray[np.int32],
+    found: int,
+    bits: int,
+    loss: str,
+) -> NDArray[np.int32]:
+    """a_ij of the next bit, a whole number, up to a factor: (l at z_i z_j = 1) - (l at -1).
+
+    `distances` are Hamming distances d over the `found` bits so far. "ksh": a = -(r y_ij - sum of
+    z_i z_j). "hinge": l = d^2 for similar pairs, max(0, bits / 2 - d)^2 for others; here eight
+    times a, so that it is whole for odd `bits` too.
+    """
+    if loss == "ksh":
+        products = found - 2 * distances
+        weights = products - (found + 1) * np.where(similar, 1, -1)
+    else:
+        margin = np.maximum(bits - 2 * distances, 0)
+        later = np.maximum(bits - 2 * distances - 2, 0)
+        weights = np.where(similar, -4 * (2 * distances + 1), margin**2 - later**2)
+    weights = weights.astype(np.int32)
+    np.fill_diagonal(weights, 0)
+    return weights
+
+
+def similar_blocks(
+    similar: NDArray[np.bool_], most_rows: int, rng: np.random.Generator
+) -> list[NDArray[np.intp]]:
+    """Cut the rows into blocks of at most `most_rows` whose members all share a label (Alg. 2)."""
+    free = np.ones(len(similar), bool)
+    blocks = []
+    for i in rng.permutation(len(similar)):
+        if not free[i]:
+            continue
+        members = [int(i)]
+        free[i] = False
+        candidates = similar[i] & free
+        while len(members) < most_rows and candidates.any():
+            j = int(candidates.argmax())
+            members.append(j)
+            free[j] = False
+            candidates &= similar[j] & free
+        blocks.append(np.array(members))
+    return blocks
+
+
+def first_codes(A: NDArray[np.int32], rng: np.random.Generator) -> NDArray[np.int8]:
+    """Signs of the top eigenvector of -A, the relaxed minimum (Sec. 3.2)."""
+    start = rng.standard_normal(len(A))
+    if len(A) < 3:
+        return sgn(start)
+    matrix = -A.astype(np.float32)
+    return sgn(scipy.sparse.linalg.eigsh(matrix, 1, which="LA", v0=start, tol=1e-3)[1][:, 0])
+
+
+def cut_blocks(
+    A: NDArray[np.int32], z: NDArray[np.int8], blocks: list[NDArray[np.intp]], rounds: int = 2
+) -> NDArray[np.int8]:
+    """Minimise sum_ij a_ij z_i z_j block by block, each exactly; the energy never rises."""
+    z = z.copy()
+    for _ in range(rounds):
+        for block in blocks:
+            inside = A[np.ix_(block, block)].astype(np.int64)
+            total = A[block] @ z.astype(np.int64)
+            fields = 2 * (total - inside @ z[block])
+            z[block] = minimum_energy(inside, fields)
+    return z

@@ -1,0 +1,117 @@
+"""Zhang, Zhang, Li & Guo (2014), "Supervised hashing with latent factor models"."""
+
+from typing import Any
+
+import numpy as np
+import scipy.special
+from numpy.typing import NDArray
+
+from ddh.hashers.base import LinearHasher
+from ddh.hashers.label_pairs import indicators, labelled_rows
+from ddh.hashers.linear_algebra import centred_blocks, column_means, solve_ridge
+from ddh.progress import track
+
+# the paper takes as many columns as bits, which is too noisy for short codes
+LEAST_COLUMNS = 64
+
+
+class LFH(LinearHasher):
+    """Latent factors U whose products say how likely two rows share a label.
+
+    Maximises sum_ij [s_ij T_ij - log(1 + e^T_ij)] - ||U||^2 / (2 `beta`), T = U U^T / 2 (Eq. 3),
+    by steps on a quadratic lower bound, over random columns j a time: `columns` of them or,
+    unless set, as many as bits but 64 or more (Sec. 3.3). The codes sgn(U) are then predicted by
+    ridge regression with penalty `ridge` (Sec. 3.4), which is what encodes, training rows
+    included. Rows of class -1 are left out. More bits than dimensions are fine. Memory: d x d,
+    and n x bits a few times.
+    """
+
+    title = "Latent factor hashing"
+    kind = "supervised"
+    labels = "required"
+    paper = "Zhang, Zhang, Li & Guo, Supervised hashing with latent factor models, SIGIR"
+    year = 2014
+
+    def __init__(
+        self,
+        bits: int = 64,
+        *,
+        beta: float = 30.0,
+        ridge: float = 1.0,
+        iterations: int = 50,
+        columns: int | None = None,
+        random_state: int | None = 0,
+    ) -> None:
+        self.bits = bits
+        self.beta = beta
+        self.ridge = ridge
+        self.iterations = iterations
+        self.columns = columns
+        self.random_state = random_state
+
+    def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
+        assert y is not None
+        rows = labelled_rows(y, None, rng)
+        if len(rows) < len(X):
+            X = X[rows]
+        U = self._latent_factors(indicators(y)[rows], rng)
+        self.mean_ = column_means(X)
+        self.projection_ = regress_codes(X, self.mean_, U, self.ridge)
+
+    def _latent_factors(
+        self, labels: NDArray[np.float32], rng: np.random.Generator
+    ) -> NDArray[np.float64]:
+        n = len(labels)
+        count = min(self.columns or max(self.bits, LEAST_COLUMNS), n)
+        U = rng.standard_normal((n, self.bits))
+        for _ in track(range(self.iterations), "Latent factors"):
+            J = rng.choice(n, count, replace=False)
+            shares = labels @ labels[J].T > 0
+            U = bound_step(U, U[J], shares, self.beta)
+        return U
+
+
+def log_likelihood(
+    U: NDArray[np.float64], U_J: NDArray[np.float64], S_J: NDArray[np.bool_], beta: float
+) -> NDArray[np.float64]:
+    """Each row's share of the objective against the columns J, taken as fixed.
+
+    Counts every pair twice, as (i, j) and (j, i), which is what makes the gradient
+    (S - A) U_J - U / beta.
+    """
+    theta = U @ U_J.T / 2
+    pairs = S_J * theta - np.logaddexp(0, theta)
+    return 2 * pairs.sum(axis=1) - np.square(U).sum(axis=1) / (2 * beta)
+
+
+def bound_step(
+    U: NDArray[np.float64], U_J: NDArray[np.float64], S_J: NDArray[np.bool_], beta: float
+) -> NDArray[np.float64]:
+    """The maximum of the lower bound with the constant Hessian H of Theorem 1, for every row.
+
+    a (1 - a) <= 1/4 bounds the true Hessian by H = -U_J^T U_J / 8 - I / beta; `log_likelihood`
+    of no row falls.
+    """
+    gradient = pair_gradient(U, U_J, S_J, beta)
+    H = -(U_J.T @ U_J) / 8 - np.eye(U.shape[1]) / beta
+    return U - np.linalg.solve(H, gradient.T).T
+
+
+def pair_gradient(
+    U: NDArray[np.float64], U_J: NDArray[np.float64], S_J: NDArray[np.bool_], beta: float
+) -> NDArray[np.float64]:
+    """(S - A) U_J - U / beta with A = sigma(U U_J^T / 2)."""
+    A = scipy.special.expit(U @ U_J.T / 2)
+    return (S_J - A) @ U_J - U / beta
+
+
+def regress_codes(
+    X: NDArray[Any], mean: NDArray[np.float64], U: NDArray[np.float64], penalty: float
+) -> NDArray[np.float64]:
+    """Ridge regression of sgn(U) on centred X."""
+    gram = np.zeros((X.shape[1], X.shape[1]))
+    moments = np.zeros((X.shape[1], U.shape[1]))
+    for rows, block in centred_blocks(X, mean):
+        gram += block.T @ block
+        moments += block.T @ np.where(U[rows] >= 0, 1, -1).astype(block.dtype)
+    return solve_ridge(gram, moments, penalty)

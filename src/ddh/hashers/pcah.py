@@ -1,0 +1,29 @@
+"""Wang, Zhang, Jing & Ma (2006), "AnnoSearch: image auto-annotation by search": signs of PCA."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ddh.hashers.base import LinearHasher
+from ddh.hashers.linear_algebra import principal_components
+
+
+class PCAH(LinearHasher):
+    """One bit for each of the first principal components, largest variance first.
+
+    Later bits carry little variance and weigh as much as the first in the Hamming distance, so
+    that longer codes may be worse. Needs as many dimensions as bits. Memory: one d x d array.
+    """
+
+    title = "PCA hashing"
+    kind = "unsupervised"
+    paper = "Wang, Zhang, Jing & Ma, AnnoSearch, CVPR"
+    year = 2006
+
+    def __init__(self, bits: int = 64, *, random_state: int | None = 0) -> None:
+        self.bits = bits
+        self.random_state = random_state
+
+    def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
+        self.mean_, self.projection_, self.variances_ = principal_components(X, self.bits)

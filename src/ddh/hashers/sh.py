@@ -1,0 +1,74 @@
+"""Weiss, Torralba & Fergus (2008), "Spectral hashing"."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ddh.errors import InputError
+from ddh.hashers.base import Hasher
+from ddh.hashers.linear_algebra import principal_components, project
+
+
+class SH(Hasher):
+    """Signs of the smoothest Laplacian eigenfunctions of a uniform box fitted to the data.
+
+    On a box with sides R_i along the principal components, the one-dimensional eigenfunctions
+    are sin(pi/2 + m pi (z_i - a_i) / R_i) with eigenvalues that grow as (m pi / R_i)^2; the
+    `bits` smallest give the bits (long sides get several, so bits may exceed the dimensions).
+    The box runs from the smallest to the largest value; `percentile=5` cuts outliers off, which
+    would stretch it, as the 5th and 95th percentile. Memory: d x d and n x min(bits, d).
+    """
+
+    title = "Spectral hashing"
+    kind = "unsupervised"
+    paper = "Weiss, Torralba & Fergus, Spectral hashing, NIPS"
+    year = 2008
+
+    mean_: NDArray[np.float64]
+    components_: NDArray[np.float64]
+    lower_: NDArray[np.float64]
+    axes_: NDArray[np.int64]
+    frequencies_: NDArray[np.float64]
+
+    def __init__(
+        self, bits: int = 64, *, percentile: float = 0.0, random_state: int | None = 0
+    ) -> None:
+        self.bits = bits
+        self.percentile = percentile
+        self.random_state = random_state
+
+    def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
+        if not 0 <= self.percentile < 50:
+            raise InputError(f"percentile must be in [0, 50), not {self.percentile}")
+        count = min(self.bits, X.shape[1])
+        self.mean_, self.components_, _ = principal_components(X, count)
+        Z = project(X, self.mean_, self.components_).astype(np.float64)
+        ends = np.percentile(Z, [self.percentile, 100 - self.percentile], axis=0)
+        self.lower_, sides = ends[0], ends[1] - ends[0]
+        self.axes_, modes = smoothest_modes(sides, self.bits)
+        chosen = sides[self.axes_]
+        # a box without any extent has one eigenfunction, the constant
+        self.frequencies_ = modes * np.pi / np.where(chosen > 0, chosen, np.inf)
+
+    def _outputs(self, X: NDArray[Any]) -> NDArray[np.floating]:
+        Z = (X - self.mean_) @ self.components_ - self.lower_
+        return np.cos(Z[:, self.axes_] * self.frequencies_)
+
+
+def smoothest_modes(
+    sides: NDArray[np.float64], count: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(axis, mode) of the `count` smallest eigenvalues (m / R_axis)^2 among one-axis modes.
+
+    Ties go to the earlier axis. The longest side alone offers `count` modes, so there are always
+    enough.
+    """
+    longest = max(sides.max(), np.finfo(np.float64).tiny)
+    modes_of_axis = np.ceil((count + 1) * sides / longest).astype(np.int64) - 1
+    modes_of_axis[np.argmax(sides)] = count
+    axes = np.repeat(np.arange(len(sides)), np.maximum(modes_of_axis, 0))
+    modes = np.concatenate([np.arange(1, m + 1) for m in modes_of_axis])
+    eigenvalues = (modes / np.maximum(sides[axes], np.finfo(np.float64).tiny)) ** 2
+    order = np.argsort(eigenvalues, kind="stable")[:count]
+    return axes[order].astype(np.int64), modes[order].astype(np.int64)

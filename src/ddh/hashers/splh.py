@@ -1,0 +1,161 @@
+"""Wang, Kumar & Chang (2010), "Sequential projection learning for hashing with compact codes"."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ddh.hashers.base import LinearHasher
+from ddh.hashers.label_pairs import PairSimilarity, indicators, labelled_rows
+from ddh.hashers.linear_algebra import (
+    BLOCK_ROWS,
+    covariance,
+    halving_thresholds,
+    top_eigenvector,
+    without_empty_columns,
+)
+from ddh.progress import track
+
+MOST_BOUNDARY_ROWS = 2000
+BOUNDARY_SHARE = 8
+DECAY = 0.1
+
+
+class SPLH(LinearHasher):
+    """One projection after the other, each mending the pairs that those before it got wrong.
+
+    With labels (Alg. 1): bit k is the top eigenvector of X_l^T S_k X_l / l^2 + `eta` C_k. Then the
+    pairs whose product of projections contradicts S gain weight, by `step` times that product,
+    and the direction is removed from the covariance C_k of the data; the pairs keep their whole
+    rows, as in the authors' release. Rows of class -1 have no label and count in C_k only; at most
+    `labelled` rows with labels are used, drawn at random.
+
+    Without labels (Sec. 3.4, USPLH): the pairs come from the bit before. Points close to its
+    threshold on either side belong together, points close to it and far from it on one side do
+    not. Thresholds are medians. More bits than dimensions are fine. Memory: d x d, labelled x
+    labelled.
+    """
+
+    title = "Sequential projection learning"
+    kind = "semi-supervised"
+    labels = "optional"
+    paper = "Wang, Kumar & Chang, Sequential projection learning for hashing, ICML"
+    year = 2010
+
+    thresholds_: NDArray[np.float64]
+
+    def __init__(
+        self,
+        bits: int = 64,
+        *,
+        eta: float = 0.3,
+        step: float = 1.0,
+        labelled: int = 2000,
+        random_state: int | None = 0,
+    ) -> None:
+        self.bits = bits
+        self.eta = eta
+        self.step = step
+        self.labelled = labelled
+        self.random_state = random_state
+
+    def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
+        self.mean_, data_term = covariance(X)
+        if y is None:
+            W, self.thresholds_ = self._fit_unlabelled(X, data_term)
+        else:
+            rows = labelled_rows(y, self.labelled, rng)
+            S = PairSimilarity(indicators(y)[rows]).dense()
+            W = self._fit_labelled(X[rows] - self.mean_, S, data_term)
+            self.thresholds_ = np.zeros(self.bits)
+        self.projection_ = without_empty_columns(W, data_term)
+
+    def _bits(self) -> Iterable[int]:
+        return track(range(self.bits), "Sequential projections", unit="bit")
+
+    def _fit_labelled(
+        self, X_l: NDArray[np.float64], S: NDArray[np.float32], data_term: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        W = np.zeros((X_l.shape[1], self.bits))
+        weights = S.copy()
+        for k in self._bits():
+            W[:, k] = top_direction(X_l, weights, self.eta * data_term)
+            weights -= self.step * violations(X_l @ W[:, k], S)
+            data_term = deflate(data_term, W[:, k])
+        return W
+
+    def _fit_unlabelled(
+        self, X: NDArray[Any], data_term: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        W = np.zeros((X.shape[1], self.bits))
+        thresholds = np.zeros(self.bits)
+        pairs = np.zeros_like(data_term)
+        for k in self._bits():
+            matrix = self.eta * data_term + pairs
+            W[:, k] = top_eigenvector(matrix.__matmul__, len(matrix))
+            projected = self._along(X, W[:, k])
+            thresholds[k] = halving_thresholds(projected[:, None])[0]
+            groups = boundary_groups(projected - thresholds[k])
+            means = np.stack([X[rows].mean(axis=0, dtype=np.float64) for rows in groups])
+            pairs = DECAY * pairs + pseudo_pairs(means - self.mean_)
+            data_term = deflate(data_term, W[:, k])
+        return W, thresholds
+
+    def _along(self, X: NDArray[Any], w: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(X - mean) @ w in float64, as encoding computes it."""
+        blocks = range(0, len(X), BLOCK_ROWS)
+        return np.concatenate([(X[b : b + BLOCK_ROWS] - self.mean_) @ w for b in blocks])
+
+    def _outputs(self, X: NDArray[Any]) -> NDArray[np.floating]:
+        return super()._outputs(X) - self.thresholds_
+
+
+def top_direction(
+    X_l: NDArray[np.float64], weights: NDArray[np.float32], data_term: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Top eigenvector of X_l^T weights X_l / l^2 + data_term, which is never formed."""
+
+    def product(V: NDArray[np.float64]) -> NDArray[np.float64]:
+        return X_l.T @ (weights @ (X_l @ V)) / len(X_l) ** 2 + data_term @ V
+
+    return top_eigenvector(product, X_l.shape[1])
+
+
+def violations(projected: NDArray[np.float64], S: NDArray[np.float32]) -> NDArray[np.float32]:
+    """T: products of projections, scaled to [-1, 1], where their sign contradicts S; else 0."""
+    largest = np.abs(projected).max()
+    scaled = (projected / largest if largest > 0 else projected).astype(np.float32)
+    products = np.outer(scaled, scaled)
+    return np.where(products * S < 0, products, np.float32(0))
+
+
+def deflate(matrix: NDArray[np.float64], w: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The covariance of X - X w w^T: P matrix P with P = I - w w^T, w of length 1."""
+    left = matrix - np.outer(w, w @ matrix)
+    return left - np.outer(left @ w, w)
+
+
+def boundary_groups(signed: NDArray[np.float64]) -> list[NDArray[np.intp]]:
+    """Rows [near below, near above, far below, far above] the threshold 0, of one size each."""
+    order = np.argsort(signed, kind="stable")
+    middle = int((signed < 0).sum())
+    size = max(1, min(MOST_BOUNDARY_ROWS, len(signed) // BOUNDARY_SHARE))
+    return [
+        order[max(0, middle - size) : max(1, middle)],
+        order[min(middle, len(signed) - 1) : middle + size],
+        order[:size],
+        order[-size:],
+    ]
+
+
+def pseudo_pairs(means: NDArray[np.float64]) -> NDArray[np.float64]:
+    """X^T S X over all pairs between the four groups, from the groups' mean rows (Eq. 13).
+
+    Near below and near above must link; near and far of one side cannot. Each kind of pairs has
+    a total weight of 1.
+    """
+    near_below, near_above, far_below, far_above = means
+    must = np.outer(near_below, near_above)
+    cannot = (np.outer(near_below, far_below) + np.outer(near_above, far_above)) / 2
+    return must + must.T - cannot - cannot.T

@@ -1,0 +1,73 @@
+"""Wang, Kumar & Chang (2010), "Semi-supervised hashing for scalable image retrieval"."""
+
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from ddh.hashers.base import LinearHasher
+from ddh.hashers.label_pairs import PairSimilarity, indicators, labelled_rows
+from ddh.hashers.linear_algebra import (
+    covariance,
+    fix_signs,
+    require_dimensions,
+    without_empty_columns,
+)
+
+
+class SSH(LinearHasher):
+    """Projections that keep the pairs that share a label together, and the others apart.
+
+    Eigenvectors of M = X_l^T S X_l / l^2 + `eta` X^T X / n (Eq. 11), where S is +1 for rows that
+    share a label, -1 for others; rows of class -1 have no label and count in the second term only.
+    With `orthogonal=False` (Sec. 3.4) the strict orthogonality gives way to a penalty: W = L U
+    with I + M / rho = L L^T and U the eigenvectors. At most `labelled` rows with labels are used.
+    Needs as many dimensions as bits. Memory: d x d arrays.
+    """
+
+    title = "Semi-supervised hashing (semi-supervised PCAH)"
+    kind = "semi-supervised"
+    labels = "required"
+    paper = "Wang, Kumar & Chang, Semi-supervised hashing for scalable image retrieval, CVPR"
+    year = 2010
+
+    def __init__(
+        self,
+        bits: int = 64,
+        *,
+        eta: float = 1.0,
+        orthogonal: bool = False,
+        labelled: int = 5000,
+        random_state: int | None = 0,
+    ) -> None:
+        self.bits = bits
+        self.eta = eta
+        self.orthogonal = orthogonal
+        self.labelled = labelled
+        self.random_state = random_state
+
+    def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
+        assert y is not None
+        require_dimensions(self.bits, X.shape[1])
+        rows = labelled_rows(y, self.labelled, rng)
+        self.mean_, data_term = covariance(X)
+        X_l = X[rows] - self.mean_
+        S = PairSimilarity(indicators(y)[rows])
+        M = S.quadratic(X_l) / len(rows) ** 2 + self.eta * data_term
+        W = projections(M, self.bits, self.orthogonal)
+        self.projection_ = without_empty_columns(W, data_term)
+
+
+def projections(M: NDArray[np.float64], bits: int, orthogonal: bool) -> NDArray[np.float64]:
+    """Top eigenvectors U of M, or L U with L the Cholesky factor of I + M / rho.
+
+    rho must exceed -lambda_min(M) for the factor to exist; 1.1 max |lambda| does, whatever the
+    scale of the features.
+    """
+    values, vectors = scipy.linalg.eigh(M)
+    U = fix_signs(vectors[:, ::-1][:, :bits])
+    largest = np.abs(values).max()
+    if orthogonal or largest == 0:
+        return U
+    return scipy.linalg.cholesky(np.eye(len(M)) + M / (1.1 * largest), lower=True) @ U
