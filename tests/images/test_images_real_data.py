@@ -29,13 +29,13 @@ def test_flowers17_is_complete(flowers17_root):
     assert not any(batch.failures for batch in batches)
 
 
-@pytest.mark.parametrize("size", [96, 160])
+@pytest.mark.parametrize("size", [60, 96, 160])
 def test_reduced_decoding_of_photographs_stays_close(flowers17_root, size):
     images = flowers17(flowers17_root).images
     preprocessing = Preprocessing(size)
     differences = []
     for i in range(0, 1360, 40):
-        reduced = images.read_reduced(i, preprocessing.decoded_side)
+        reduced = images.read_reduced(i, preprocessing.shorter_side)
         full = images.read(i)
         assert min(reduced.size) >= size
         assert reduced.width < 0.6 * full.width

@@ -36,6 +36,11 @@ from ddh.errors import InputError
 # video, and formats that would start another program (EPS runs Ghostscript on a stranger's file).
 NOT_PICTURES = frozenset({"BUFR", "EPS", "GRIB", "HDF5", "IPTC", "MPEG", "PDF", "WMF"})
 
+# How many times larger than needed a JPEG must be for each scale. Reducing blurs a little, and 1/4
+# more than 1/2, so more pixels are kept there: measured on photographs, 64-bit codes then agree
+# with those of the full decoding in 99.5 % of bits or more (docs/images.md).
+REDUCTIONS = ((4, 8.0), (2, 2.5))
+
 ORIENTATION = 0x0112
 UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -98,8 +103,8 @@ def decode(
 ) -> Image.Image:
     """The picture in `file` (a path, its bytes, or an open binary file) as upright RGB.
 
-    With `at_least`, a JPEG may be decoded at 1/2, 1/4 or 1/8 of its scale as long as neither side
-    falls below that many pixels: much faster when a small picture is wanted.
+    With `at_least`, the shorter side that will be needed, a JPEG much larger than that is decoded
+    at 1/2 or 1/4 of its scale, which is faster and nearly the same; see `REDUCTIONS`.
     Raises `UnreadableImage`.
     """
     if isinstance(file, str | os.PathLike):
@@ -143,7 +148,7 @@ def _decode_open(file: BinaryIO, name: str, limits: Limits, at_least: int | None
         with Image.open(file, formats=picture_formats()) as image:
             _check_pixels(image, name, limits)
             if at_least is not None:
-                image.draft(None, (at_least, at_least))
+                _reduce(image, at_least)
             image.load()
             return to_rgb(_upright(image))
     except UnreadableImage:
@@ -169,6 +174,14 @@ def _check_pixels(image: Image.Image, name: str, limits: Limits) -> None:
             f"{width} x {height} is {width * height / 1e6:,.1f} megapixels, "
             f"the limit is {limits.megapixels:g}",
         )
+
+
+def _reduce(image: Image.Image, at_least: int) -> None:
+    """Have a JPEG decoded at a smaller scale; other formats know no such thing."""
+    times = min(image.size) / at_least
+    scale = next((scale for scale, larger in REDUCTIONS if times >= larger), 1)
+    if scale > 1:
+        image.draft(None, (image.width // scale, image.height // scale))
 
 
 def _upright(image: Image.Image) -> Image.Image:

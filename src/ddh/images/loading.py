@@ -103,7 +103,7 @@ def _decode_batches(
 ) -> Generator[Batch, None, None]:
     def prepare(index: int, target: NDArray[np.uint8]) -> Failure | None:
         try:
-            image = source.read_reduced(index, preprocessing.decoded_side)
+            image = source.read_reduced(index, preprocessing.shorter_side)
             target[...] = preprocessing.apply(image)
         except InputError as error:
             reason = error.reason if isinstance(error, UnreadableImage) else str(error)

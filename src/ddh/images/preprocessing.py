@@ -1,6 +1,5 @@
 """How a picture becomes the square of pixels that a network takes; saved with the model."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, Self
@@ -11,10 +10,6 @@ from PIL import Image
 
 from ddh.errors import InputError
 from ddh.images.decoding import to_rgb
-
-# A JPEG decoded to just the size that is needed comes out blurred by its own reduction; with a
-# quarter more than that, codes from it agree with those of the full decoding.
-DECODING_MARGIN = 1.25
 
 FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 
@@ -58,11 +53,6 @@ class Preprocessing:
     def shorter_side(self) -> int:
         """Pixels of the shorter side after resizing."""
         return self.resize or self.size
-
-    @property
-    def decoded_side(self) -> int:
-        """Pixels that each side keeps when a file is decoded at a reduced scale."""
-        return math.ceil(DECODING_MARGIN * self.shorter_side)
 
     def keeps(self, height: int, width: int) -> bool:
         """Whether pictures of this size pass through unchanged."""

@@ -39,7 +39,7 @@ class ImageSource(ABC):
         """The pictures at `indices`, in that order, as a source of its own."""
 
     def read_reduced(self, i: int, at_least: int) -> Image.Image:
-        """Picture `i`, perhaps at a smaller scale, neither side reduced below `at_least`."""
+        """Picture `i`, perhaps at a smaller scale, its sides well above `at_least` pixels."""
         return self.read(i)
 
     def __len__(self) -> int:
