@@ -98,11 +98,9 @@ def _read_labels(folder: Path, pattern: str) -> dict[str, NDArray[np.uint8]]:
 
 def _read_vector(path: Path) -> NDArray[np.uint8]:
     """A column of 0 and 1, one a line."""
-    content = np.frombuffer(path.read_bytes(), np.uint8)
-    digits = content[(content == ord("0")) | (content == ord("1"))] - np.uint8(ord("0"))
-    blank = np.isin(content, np.frombuffer(b" \t\r\n", np.uint8))
-    lines = len(path.read_bytes().split())
-    if len(digits) + int(blank.sum()) != len(content) or lines != len(digits):
+    words = path.read_bytes().split()
+    digits = np.frombuffer(b"".join(words), np.uint8) - np.uint8(ord("0"))
+    if len(digits) != len(words) or (digits > 1).any():
         raise InputError(f"{path} should hold one 0 or 1 a line and nothing else")
     return digits
 
