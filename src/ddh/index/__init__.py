@@ -1,0 +1,76 @@
+"""An index of codes: rows in, nearest rows out, on this machine or in a real database.
+
+    import ddh.index
+
+    with ddh.index.open("photos.index", bits=64) as index:
+        index.add(keys, codes)
+        for hit in index.search(query, k=10)[0]:
+            print(hit.key, hit.distance)
+
+Searching never imports torch.
+"""
+
+import os
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+from ddh.errors import MissingDependency
+from ddh.index.base import BIT_ORDER, Index, Wish
+from ddh.index.rows import DuplicateGroup, FileStamp, Hit, IndexInfo, Row, Written
+
+__all__ = [
+    "open",
+    "Index",
+    "Hit",
+    "Row",
+    "FileStamp",
+    "DuplicateGroup",
+    "IndexInfo",
+    "Written",
+]
+
+
+def open(
+    location: str | os.PathLike[str],
+    *,
+    bits: int | None = None,
+    model_id: str | None = None,
+    bit_order: str = BIT_ORDER,
+    create: bool = True,
+    approximate: bool = False,
+) -> Index:
+    """Open an index, or make it where there is none.
+
+    `location` is a folder (`photos.index`), `postgresql://user@host/database#name`,
+    `milvus://host:19530/database#name` (or `http://`, `https://`), or a Milvus Lite file
+    (`photos.db#name`); the name after `#` is `ddh` where it is left out.
+
+    A new index needs `bits`; `model_id` is kept with it. What you give of `bits`, `model_id`
+    and `bit_order` must fit an index that is there, or it is refused. With `create=False` a
+    missing index is an error. With `approximate`, the engine keeps an approximate structure
+    too (HNSW in PostgreSQL, IVF in Milvus) for searches that ask for it.
+    """
+    text = os.fspath(location)
+    wish = Wish(bits, model_id, bit_order, create, approximate)
+    if text.startswith(("postgresql://", "postgres://")):
+        return _engine("postgres", "psycopg")(text, wish)
+    if text.startswith(("milvus://", "http://", "https://")) or _is_milvus_file(text):
+        return _engine("milvus", "pymilvus")(text, wish)
+    return _engine("local")(text, wish)
+
+
+def _engine(name: str, library: str | None = None) -> Callable[[str, Wish], Index]:
+    """The class of an engine; its module is imported when it is asked for."""
+    try:
+        module = import_module(f"ddh.index.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != library:
+            raise
+        raise MissingDependency(f'this index needs {library}: pip install "ddh[{name}]"') from error
+    return getattr(module, f"{name.capitalize()}Index")
+
+
+def _is_milvus_file(text: str) -> bool:
+    path = Path(text.partition("#")[0])
+    return path.suffix == ".db" and not path.is_dir()

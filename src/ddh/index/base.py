@@ -1,0 +1,343 @@
+"""The one interface of every engine: what an index is, whatever keeps its rows.
+
+Tie rule, the same in all engines: answers are ordered by distance, and equal distances by the
+order in which the rows were written. An upsert writes its row anew, so it goes to the end.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ddh.codes import code_bytes
+from ddh.errors import InputError
+from ddh.index.filters import Filter, Scalar, make_filter
+from ddh.index.grouping import Group, group
+from ddh.index.rows import (
+    Codes,
+    Columns,
+    DuplicateGroup,
+    FileStamp,
+    Hit,
+    IndexInfo,
+    Metadata,
+    Row,
+    Written,
+    check_codes,
+    check_columns,
+    check_text,
+)
+
+FORMAT = 1
+BIT_ORDER = "big"  # as ddh.codes packs: bit j under 0x80 >> (j % 8) of byte j // 8
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is fixed when an index is made."""
+
+    bits: int
+    model_id: str | None
+    created: str
+    bit_order: str = BIT_ORDER
+    format: int = FORMAT
+
+    def as_text(self) -> dict[str, str]:
+        """Name and value, for engines that keep both as text."""
+        return {name: str(value) for name, value in asdict(self).items() if value is not None}
+
+    @classmethod
+    def from_text(cls, kept: Mapping[str, str]) -> Self:
+        """The inverse of `as_text`."""
+        return cls(
+            bits=int(kept["bits"]),
+            model_id=kept.get("model_id"),
+            created=kept["created"],
+            bit_order=kept["bit_order"],
+            format=int(kept["format"]),
+        )
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a caller of `open` asks for."""
+
+    bits: int | None = None
+    model_id: str | None = None
+    bit_order: str = BIT_ORDER
+    create: bool = True
+    approximate: bool = False
+
+    def facts(self, where: str) -> Facts:
+        """Those of a new index, where there is none yet."""
+        if not self.create:
+            raise InputError(f"there is no index at {where}")
+        if self.bits is None:
+            raise InputError(
+                f"there is no index at {where} yet: give bits=, the length of its codes, to make it"
+            )
+        code_bytes(self.bits)
+        if self.bit_order != BIT_ORDER:
+            raise InputError(
+                f"an index holds codes in bit order {BIT_ORDER!r}, not {self.bit_order!r}: "
+                "pack them with ddh.codes.pack"
+            )
+        return Facts(self.bits, self.model_id, datetime.now(UTC).isoformat(timespec="seconds"))
+
+    def check(self, where: str, facts: Facts) -> None:
+        """Refuse a caller whose codes are not the ones that the index holds."""
+        if facts.format != FORMAT:
+            raise InputError(
+                f"the index {where} has format {facts.format}, this library reads {FORMAT}"
+            )
+        if self.bit_order != facts.bit_order:
+            raise InputError(
+                f"the index {where} holds codes in bit order {facts.bit_order!r}, yours are in "
+                f"{self.bit_order!r}: pack them with ddh.codes.pack"
+            )
+        if self.bits is not None and self.bits != facts.bits:
+            raise InputError(
+                f"the index {where} holds codes of {facts.bits} bits, yours have {self.bits}: "
+                "use the model that made it, or make another index"
+            )
+        if self.model_id is not None and self.model_id != facts.model_id:
+            owner = f"of model {facts.model_id}" if facts.model_id else "made without a model id"
+            raise InputError(
+                f"the index {where} holds codes {owner}, yours are of model {self.model_id}, and "
+                "codes of two models cannot be compared: use its own model, or make another index"
+            )
+
+
+class Index(ABC):
+    """Rows of (key, packed code, path, file stamp, metadata), and the nearest ones to a code.
+
+    Get one from `ddh.index.open`. It is a context manager; calls from several threads take
+    turns. When a writing call returns, its rows are on disk.
+    """
+
+    engine: ClassVar[str]
+    location: str
+    facts: Facts
+
+    # -- what an engine gives ----------------------------------------------------------------
+
+    @abstractmethod
+    def _add(self, rows: Columns) -> None:
+        """Write new rows, or raise `_refuse_existing` and write none."""
+
+    @abstractmethod
+    def _upsert(self, rows: Columns) -> int:
+        """Write rows, replacing those with the same keys; how many were replaced."""
+
+    @abstractmethod
+    def _delete(self, keys: list[str]) -> int:
+        """Remove the rows that are there; how many were."""
+
+    @abstractmethod
+    def _search(
+        self, queries: Codes, k: int, only: Filter, approximate: bool
+    ) -> list[list[Hit]]: ...
+
+    @abstractmethod
+    def _search_radius(self, queries: Codes, radius: int, only: Filter) -> list[list[Hit]]: ...
+
+    @abstractmethod
+    def _pick(self, only: Filter, choose: Callable[[Codes], NDArray[np.int64]]) -> list[Row]:
+        """Rows at the positions that `choose` takes from all codes, in the order written.
+
+        Codes and rows come from one view of the index.
+        """
+
+    @abstractmethod
+    def _get(self, keys: list[str]) -> list[Row]:
+        """The rows with these keys that are there, in any order."""
+
+    @abstractmethod
+    def items(
+        self, *, where: Mapping[str, Scalar] | None = None, folder: str | None = None
+    ) -> Iterator[Row]:
+        """All rows in the order in which they were written, a few thousand in memory at a time."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def settings(self) -> dict[str, str]:
+        """Notes kept with the index, such as where its model and its pictures lie."""
+
+    @abstractmethod
+    def remember(self, **settings: str) -> None:
+        """Keep notes with the index; a name that is there already is overwritten."""
+
+    @abstractmethod
+    def info(self) -> IndexInfo:
+        """What this index is and how large."""
+
+    @abstractmethod
+    def compact(self) -> None:
+        """Give back the room of deleted rows; answers stay the same."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of files and connections; closing twice is fine."""
+
+    # -- what a caller uses ------------------------------------------------------------------
+
+    @property
+    def bits(self) -> int:
+        """Bits of a code."""
+        return self.facts.bits
+
+    @property
+    def code_bytes(self) -> int:
+        """Bytes of a packed code."""
+        return code_bytes(self.facts.bits)
+
+    @property
+    def model_id(self) -> str | None:
+        """The id of the model that made the codes."""
+        return self.facts.model_id
+
+    def add(
+        self,
+        keys: Sequence[str],
+        codes: ArrayLike,
+        *,
+        paths: Sequence[str | None] | None = None,
+        stamps: Sequence[FileStamp | None] | None = None,
+        metadata: Sequence[Metadata | None] | None = None,
+    ) -> int:
+        """Write new rows and return how many; a key that is there already is an error.
+
+        Tens of thousands of rows a call are fast; one call is held in memory.
+        """
+        rows = check_columns(self.bits, keys, codes, paths, stamps, metadata)
+        if len(rows):
+            self._add(rows)
+        return len(rows)
+
+    def upsert(
+        self,
+        keys: Sequence[str],
+        codes: ArrayLike,
+        *,
+        paths: Sequence[str | None] | None = None,
+        stamps: Sequence[FileStamp | None] | None = None,
+        metadata: Sequence[Metadata | None] | None = None,
+    ) -> Written:
+        """Write rows, replacing whole rows that have the same keys."""
+        rows = check_columns(self.bits, keys, codes, paths, stamps, metadata)
+        replaced = self._upsert(rows) if len(rows) else 0
+        return Written(len(rows) - replaced, replaced)
+
+    def delete(self, keys: Sequence[str]) -> int:
+        """Remove rows and return how many were there; keys that are not are passed over."""
+        names = self._check_keys(keys)
+        return self._delete(names) if names else 0
+
+    def search(
+        self,
+        queries: ArrayLike,
+        k: int = 10,
+        *,
+        where: Mapping[str, Scalar] | None = None,
+        folder: str | None = None,
+        approximate: bool = False,
+    ) -> list[list[Hit]]:
+        """The k nearest rows of each packed query, nearest first; fewer where fewer are there.
+
+        `where` asks for equal metadata values, `folder` for paths below a folder. With
+        `approximate`, an engine that keeps an approximate structure may answer from it; answers
+        are exact otherwise.
+        """
+        codes = check_codes(queries, self.bits, "the queries")
+        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+            raise InputError(f"k, the number of answers, is a whole number from 1, not {k!r}")
+        return self._search(codes, int(k), make_filter(where, folder), approximate)
+
+    def search_radius(
+        self,
+        queries: ArrayLike,
+        radius: int,
+        *,
+        where: Mapping[str, Scalar] | None = None,
+        folder: str | None = None,
+    ) -> list[list[Hit]]:
+        """All rows at a distance of `radius` or less from each packed query, nearest first."""
+        codes = check_codes(queries, self.bits, "the queries")
+        return self._search_radius(codes, self._check_radius(radius), make_filter(where, folder))
+
+    def duplicates(
+        self,
+        radius: int,
+        *,
+        where: Mapping[str, Scalar] | None = None,
+        folder: str | None = None,
+    ) -> list[DuplicateGroup]:
+        """Groups of rows linked by distances of `radius` or less, by their first rows.
+
+        All codes are held in memory, with the pairs found among the different ones.
+        """
+        radius = self._check_radius(radius)
+        groups: list[Group] = []
+
+        def members(codes: Codes) -> NDArray[np.int64]:
+            groups.extend(group(codes, radius))
+            return np.concatenate([np.empty(0, np.int64), *(found.positions for found in groups)])
+
+        rows = iter(self._pick(make_filter(where, folder), members))
+        return [
+            DuplicateGroup(
+                tuple(
+                    Hit(row.key, distance, row.path, row.metadata)
+                    for distance, row in zip(found.distances.tolist(), rows, strict=False)
+                )
+            )
+            for found in groups
+        ]
+
+    def get(self, key: str) -> Row | None:
+        """The row with this key, None where there is none."""
+        return next(iter(self._get([check_text(key, "a key")])), None)
+
+    def __contains__(self, key: str) -> bool:
+        return self.get(key) is not None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.location}: {len(self)} rows of {self.bits} bits>"
+
+    # -- what engines share ------------------------------------------------------------------
+
+    def _check_keys(self, keys: Sequence[str]) -> list[str]:
+        if isinstance(keys, str):
+            raise InputError("keys are a list of strings, not a single string")
+        return list(dict.fromkeys(check_text(key, "a key") for key in keys))
+
+    def _check_radius(self, radius: int) -> int:
+        whole = isinstance(radius, int | np.integer) and not isinstance(radius, bool)
+        if not whole or not 0 <= radius <= self.bits:
+            raise InputError(f"the radius is a distance from 0 to {self.bits}, not {radius!r}")
+        return int(radius)
+
+    def _refuse_existing(self, existing: list[str]) -> InputError:
+        shown = ", ".join(repr(key) for key in existing[:3]) + (", ..." if existing[3:] else "")
+        return InputError(
+            f"{len(existing)} of these keys are in the index already ({shown}): use upsert to "
+            "replace rows; nothing was added"
+        )

@@ -1,0 +1,290 @@
+"""The default engine: an index in a folder of its own, on this machine."""
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ddh.codes import Neighbours, code_bytes
+from ddh.errors import InputError
+from ddh.index import scan
+from ddh.index.base import Facts, Index, Wish
+from ddh.index.filters import Filter, Scalar, make_filter
+from ddh.index.local_store import (
+    ROWS_NAME,
+    SCHEMA,
+    LocalStore,
+    Snapshot,
+    connect,
+    insert_columns,
+    pack_blobs,
+    unpack_blobs,
+    use_write_ahead_log,
+)
+from ddh.index.rows import Codes, Columns, Hit, IndexInfo, Row, read_metadata, read_stamp
+
+FETCHED_ROWS = 4096
+_COLUMNS = "key, code, path, mtime_ns, size, digest, metadata"
+
+
+class LocalIndex(Index):
+    """Rows in SQLite, codes in a memory-mapped page file; see `local_store` for what they promise.
+
+    Resident memory is about that of the codes once they have been searched.
+    """
+
+    engine = "local"
+
+    def __init__(self, location: str, wish: Wish) -> None:
+        folder = Path(location)
+        self.location = location
+        self.facts = _facts(folder) or _create(folder, wish.facts(location))
+        wish.check(location, self.facts)
+        self._store = LocalStore(folder, code_bytes(self.bits))
+        with self._store.reading() as seen:
+            self._store.drop_old_pages(seen.generation)
+
+    # -- writing -----------------------------------------------------------------------------
+
+    def _add(self, rows: Columns) -> None:
+        try:
+            with self._store.writing() as write:
+                self._insert(write.append(rows.codes), rows)
+        except sqlite3.IntegrityError as error:
+            with self._store.reading():
+                existing = list(self._ids(rows.keys))
+            raise self._refuse_existing(existing) from error
+
+    def _upsert(self, rows: Columns) -> int:
+        with self._store.writing() as write:
+            replaced = list(self._ids(rows.keys).values())
+            self._remove(replaced)
+            write.bury(replaced)
+            self._insert(write.append(rows.codes), rows)
+        return len(replaced)
+
+    def _delete(self, keys: list[str]) -> int:
+        with self._store.writing() as write:
+            ids = list(self._ids(keys).values())
+            self._remove(ids)
+            write.bury(ids)
+        return len(ids)
+
+    def _insert(self, ids: range, rows: Columns) -> None:
+        stamps = [stamp or (None, None, None) for stamp in rows.stamps]
+        mtimes, sizes, digests = zip(*stamps, strict=True)
+        columns: dict[str, Sequence[Any]] = {
+            "id": ids,
+            "key": rows.keys,
+            "code": pack_blobs(rows.codes),
+            "path": rows.paths,
+            "mtime_ns": mtimes,
+            "size": sizes,
+            "digest": digests,
+            "metadata": rows.metadata,
+        }
+        columns = {
+            name: values
+            for name, values in columns.items()
+            if any(value is not None for value in values)  # each column costs binding time
+        }
+        insert_columns(self._store.db, "rows", columns)
+
+    def _remove(self, ids: list[int]) -> None:
+        self._store.db.execute(
+            "DELETE FROM rows WHERE id IN (SELECT value FROM json_each(?))", (json.dumps(ids),)
+        )
+
+    def _ids(self, keys: list[str]) -> dict[str, int]:
+        return dict(
+            self._store.db.execute(
+                "SELECT key, id FROM rows WHERE key IN (SELECT value FROM json_each(?))",
+                (json.dumps(keys),),
+            )
+        )
+
+    # -- searching ---------------------------------------------------------------------------
+
+    def _search(self, queries: Codes, k: int, only: Filter, approximate: bool) -> list[list[Hit]]:
+        with self._store.reading() as seen:
+            if only:
+                chosen = scan.chunks(self._slots(only))
+                found = scan.nearest_among(queries, seen.codes, k, chosen)
+            else:
+                found = scan.nearest(queries, seen.codes, k, seen.out)
+            return self._hits([Neighbours(*pair) for pair in zip(*found, strict=True)])
+
+    def _search_radius(self, queries: Codes, radius: int, only: Filter) -> list[list[Hit]]:
+        with self._store.reading() as seen:
+            if only:
+                chosen = scan.chunks(self._slots(only))
+                return self._hits(scan.within_among(queries, seen.codes, radius, chosen))
+            return self._hits(scan.within(queries, seen.codes, radius, seen.out))
+
+    def _slots(self, only: Filter) -> scan.Slots:
+        condition, values = _condition(only)
+        found = self._store.db.execute(f"SELECT id FROM rows WHERE {condition} ORDER BY id", values)
+        return np.fromiter((row_id for (row_id,) in found), np.int64) - 1
+
+    def _hits(self, answers: list[Neighbours]) -> list[list[Hit]]:
+        slots = [answer.indices for answer in answers]
+        wanted = np.unique(np.concatenate(slots)) + 1 if slots else np.empty(0, np.int64)
+        found = self._store.db.execute(
+            "SELECT id, key, path, metadata FROM rows WHERE id IN (SELECT value FROM json_each(?))",
+            (json.dumps(wanted.tolist()),),
+        )
+        rows = {row_id - 1: (key, path, metadata) for row_id, key, path, metadata in found}
+        hits = []
+        for distances, indices in answers:
+            answer = []
+            for distance, slot in zip(distances.tolist(), indices.tolist(), strict=True):
+                key, path, metadata = rows[slot]
+                answer.append(Hit(key, distance, path, read_metadata(metadata)))
+            hits.append(answer)
+        return hits
+
+    # -- reading rows ------------------------------------------------------------------------
+
+    def _pick(self, only: Filter, choose: Callable[[Codes], scan.Slots]) -> list[Row]:
+        with self._store.reading() as seen:
+            slots = self._slots(only) if only else _live_slots(seen)
+            chosen = slots[choose(seen.codes[slots])] + 1
+            found = self._store.db.execute(
+                f"SELECT id, {_COLUMNS} FROM rows WHERE id IN (SELECT value FROM json_each(?))",
+                (json.dumps(chosen.tolist()),),
+            )
+            rows = {row_id: self._row(columns) for row_id, *columns in found}
+        return [rows[row_id] for row_id in chosen.tolist()]
+
+    def _get(self, keys: list[str]) -> list[Row]:
+        with self._store.reading():
+            found = self._store.db.execute(
+                f"SELECT {_COLUMNS} FROM rows WHERE key IN (SELECT value FROM json_each(?))",
+                (json.dumps(keys),),
+            )
+            return [self._row(columns) for columns in found]
+
+    def _row(self, columns: Any) -> Row:
+        key, code, path, mtime_ns, size, digest, metadata = columns
+        packed = unpack_blobs([code], self.code_bytes)[0]
+        stamp = read_stamp(mtime_ns, size, digest)
+        return Row(key, packed, path, stamp, read_metadata(metadata))
+
+    def items(
+        self, *, where: Mapping[str, Scalar] | None = None, folder: str | None = None
+    ) -> Iterator[Row]:
+        condition, values = _condition(make_filter(where, folder))
+        db = connect(Path(self.location) / ROWS_NAME)  # its own, for one view from first to last
+        try:
+            found = db.execute(f"SELECT {_COLUMNS} FROM rows WHERE {condition} ORDER BY id", values)
+            while page := found.fetchmany(FETCHED_ROWS):
+                yield from map(self._row, page)
+        finally:
+            db.close()
+
+    def __len__(self) -> int:
+        with self._store.reading() as seen:
+            return seen.live
+
+    # -- the index itself --------------------------------------------------------------------
+
+    def settings(self) -> dict[str, str]:
+        with self._store.reading():
+            return dict(self._store.db.execute("SELECT name, value FROM settings"))
+
+    def remember(self, **settings: str) -> None:
+        with self._store.writing():
+            self._store.db.executemany(
+                "INSERT OR REPLACE INTO settings VALUES (?, ?)", settings.items()
+            )
+
+    def info(self) -> IndexInfo:
+        settings = self.settings()
+        with self._store.reading() as seen:
+            return IndexInfo(
+                engine=self.engine,
+                location=self.location,
+                bits=self.bits,
+                bit_order=self.facts.bit_order,
+                model_id=self.model_id,
+                created=self.facts.created,
+                rows=seen.live,
+                deleted=seen.out.dead,
+                disk_bytes=sum(file.stat().st_size for file in Path(self.location).iterdir()),
+                details={"page file": self._store.pages(seen.generation).path.name},
+                settings=settings,
+            )
+
+    def compact(self) -> None:
+        """Number the rows anew without gaps, write a new page file, and shrink the database."""
+        with self._store.writing() as write:
+            generation = write.renumber() if write.seen.out.dead else write.seen.generation
+        self._store.drop_old_pages(generation)
+        self._store.shrink()
+
+    def close(self) -> None:
+        self._store.close()
+
+
+def _facts(folder: Path) -> Facts | None:
+    """What the index in this folder is; None where there is no index."""
+    if folder.is_file():
+        raise InputError(f"{folder} is a file; a local index is a folder, choose another name")
+    if not (folder / ROWS_NAME).is_file():
+        if folder.is_dir() and any(folder.iterdir()):
+            raise InputError(f"{folder} is a folder with other things in it; choose another name")
+        return None
+    db = connect(folder / ROWS_NAME)
+    try:
+        if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'facts'").fetchone():
+            return None
+        return Facts.from_text(dict(db.execute("SELECT name, value FROM facts")))
+    except sqlite3.DatabaseError as error:
+        raise InputError(
+            f"{folder / ROWS_NAME} is not a sound SQLite database ({error}): restore it"
+        ) from error
+    finally:
+        db.close()
+
+
+def _create(folder: Path, facts: Facts) -> Facts:
+    """Make an empty index, and say what is there then: another process may have been faster."""
+    folder.mkdir(parents=True, exist_ok=True)
+    db = connect(folder / ROWS_NAME)
+    try:
+        use_write_ahead_log(db)
+        db.execute("BEGIN IMMEDIATE")
+        for statement in SCHEMA:
+            db.execute(statement)
+        if not db.execute("SELECT 1 FROM state").fetchone():
+            db.executemany("INSERT INTO facts VALUES (?, ?)", facts.as_text().items())
+            db.execute("INSERT INTO state VALUES (1, 1, 0, 0)")
+        db.execute("COMMIT")
+        return Facts.from_text(dict(db.execute("SELECT name, value FROM facts")))
+    finally:
+        db.close()
+
+
+def _live_slots(seen: Snapshot) -> scan.Slots:
+    return np.concatenate([np.empty(0, np.int64), *seen.out.live()])
+
+
+def _condition(only: Filter) -> tuple[str, list[Scalar]]:
+    """The filter in SQL, with the values of its question marks."""
+    parts, values = ["1"], list[Scalar]()
+    for name, value in only.equal:
+        at = f'$."{name}"'
+        if isinstance(value, bool):
+            parts.append("json_type(metadata, ?) = ?")
+            values += [at, "true" if value else "false"]
+        else:
+            types = "('text')" if isinstance(value, str) else "('integer', 'real')"
+            parts.append(f"json_type(metadata, ?) IN {types} AND json_extract(metadata, ?) = ?")
+            values += [at, at, value]
+    if only.folder:
+        parts.append("path >= ? AND path < ?")
+        values.extend(only.folder)
+    return " AND ".join(parts), values

@@ -1,0 +1,312 @@
+"""The files of a local index: rows in SQLite, which is the truth, and their codes in pages.
+
+A write is one SQLite transaction: rows, deletion marks and the checksums of the blocks it
+touches become visible together or not at all. The codes go into the page file before the
+commit, behind the last committed slot, where no reader looks. So after a crash at any moment
+the rows are whole, and a block of the page file either has the checksum that was committed or
+is rebuilt from the rows. The row with id i has slot i - 1; ids only grow, and only
+`compact` numbers them anew, under a new generation with a page file of its own.
+"""
+
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ddh.errors import DDHError, InputError
+from ddh.index.pages import (
+    BLOCK_ROWS,
+    PageFile,
+    block_span,
+    extend_checksums,
+    unsound_blocks,
+)
+from ddh.index.rows import Codes
+from ddh.index.scan import Slots, Tombstones
+from ddh.progress import track
+
+ROWS_NAME = "rows.sqlite"
+WAIT_SECONDS = 120.0  # for another process that writes
+INSERTED_ROWS = 64  # a statement
+ATTEMPTS = 5  # to find the page file sound after repairing it
+GATHERED_ROWS = 1 << 18  # at once while compacting
+
+ROWS_SCHEMA = (
+    """CREATE TABLE IF NOT EXISTS rows (
+        id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, code BLOB NOT NULL, path TEXT,
+        mtime_ns INTEGER, size INTEGER, digest TEXT, metadata TEXT)""",
+    "CREATE INDEX IF NOT EXISTS rows_path ON rows (path) WHERE path IS NOT NULL",
+)
+SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID",
+    """CREATE TABLE IF NOT EXISTS state (
+        version INTEGER NOT NULL,     -- grows with every write
+        generation INTEGER NOT NULL,  -- which page file
+        slots INTEGER NOT NULL,       -- used, those of deleted rows included
+        live INTEGER NOT NULL)""",
+    """CREATE TABLE IF NOT EXISTS blocks (
+        block INTEGER PRIMARY KEY, checksum INTEGER NOT NULL, deleted BLOB)""",
+    *ROWS_SCHEMA,
+)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What one transaction sees."""
+
+    version: int
+    generation: int
+    slots: int
+    live: int
+    codes: Codes
+    checksums: NDArray[np.int64]
+    out: Tombstones
+    file: tuple[int, int] | None
+
+
+class LocalStore:
+    """Transactions over both files. Readers see the last commit; writers take turns."""
+
+    def __init__(self, folder: Path, width: int) -> None:
+        self.folder, self.width = folder, width
+        self.db = connect(folder / ROWS_NAME)
+        self._lock = threading.RLock()
+        self._seen: Snapshot | None = None
+
+    def close(self) -> None:
+        with self._lock:
+            self._seen = None
+            self.db.close()
+
+    def pages(self, generation: int) -> PageFile:
+        """The page file of one generation."""
+        return PageFile(self.folder / f"codes-{generation:06d}.pages", self.width)
+
+    @contextmanager
+    def reading(self) -> Iterator[Snapshot]:
+        """A consistent view of rows and codes; damage found on the way is repaired first."""
+        with self._lock:
+            seen = self._begin_reading()
+            try:
+                yield seen
+            finally:
+                self.db.execute("COMMIT")
+
+    def _begin_reading(self) -> Snapshot:
+        for _ in range(ATTEMPTS):
+            self.db.execute("BEGIN")
+            seen, bad = self._look()
+            if not bad:
+                return seen
+            self.db.execute("ROLLBACK")
+            with self.writing():  # which repairs
+                pass
+        raise DDHError(f"the page file of {self.folder} does not keep what is written to it")
+
+    @contextmanager
+    def writing(self) -> Iterator["Write"]:
+        """A write transaction; it is on disk when the block ends, and undone if it raises."""
+        with self._lock:
+            try:
+                self.db.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                raise InputError(f"cannot write to the index {self.folder}: {error}") from error
+            try:
+                seen, bad = self._look()
+                if bad:
+                    self._rebuild(seen, bad)
+                    seen, _ = self._look()
+                yield Write(self, seen)
+                self.db.execute("COMMIT")
+            except BaseException:
+                self._seen = None
+                if self.db.in_transaction:
+                    self.db.execute("ROLLBACK")
+                raise
+
+    def _look(self) -> tuple[Snapshot, list[int]]:
+        """The snapshot of the running transaction, and the blocks that must be rebuilt."""
+        version, generation, slots, live = self.db.execute("SELECT * FROM state").fetchone()
+        seen = self._seen
+        if seen is not None and seen.version == version:
+            return seen, []
+        stored = self.db.execute("SELECT checksum, deleted FROM blocks ORDER BY block").fetchall()
+        checksums = np.array([checksum for checksum, _ in stored], np.int64)
+        pages = self.pages(generation)
+        identity, codes = pages.identity(), pages.map(slots)
+        same = seen is not None and (seen.generation, seen.file) == (generation, identity)
+        trusted = seen.checksums if seen is not None and same else checksums[:0]
+        marks = [deleted or bytes(BLOCK_ROWS // 8) for _, deleted in stored]
+        bitmap = np.frombuffer(b"".join(marks), np.uint8)
+        out = Tombstones(bitmap, slots, slots - live)
+        found = Snapshot(version, generation, slots, live, codes, checksums, out, identity)
+        bad = unsound_blocks(codes, slots, checksums, trusted)
+        self._seen = None if bad else found
+        return found, bad
+
+    def _rebuild(self, seen: Snapshot, bad: list[int]) -> None:
+        """Write blocks anew from the rows; slots of deleted rows become zero."""
+        pages = self.pages(seen.generation)
+        for block in track(bad, "Rebuilding pages", unit="block"):
+            span = block_span(block, seen.slots)
+            codes = np.zeros((span.stop - span.start, self.width), np.uint8)
+            found = self.db.execute(
+                "SELECT id, code FROM rows WHERE id BETWEEN ? AND ?", (span.start + 1, span.stop)
+            ).fetchall()
+            if found:
+                slots = np.array([row_id for row_id, _ in found]) - (span.start + 1)
+                codes[slots] = unpack_blobs([code for _, code in found], self.width)
+            pages.write(span.start, codes)
+            checksum = extend_checksums(0, 0, codes)[0]
+            self.db.execute("UPDATE blocks SET checksum = ? WHERE block = ?", (checksum, block))
+
+    def shrink(self) -> None:
+        """Give the database's free pages back to the disk, unless somebody is using it now."""
+        with self._lock, suppress(sqlite3.OperationalError):
+            self.db.execute("VACUUM")
+            self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def drop_old_pages(self, generation: int) -> None:
+        """Remove page files of earlier generations; whoever has one mapped keeps it."""
+        for path in self.folder.glob("codes-*.pages"):
+            number = path.stem.removeprefix("codes-")
+            if number.isdigit() and int(number) < generation:
+                with suppress(OSError):
+                    path.unlink()
+
+
+class Write:
+    """What a write transaction may do to slots; the rows themselves are the caller's part."""
+
+    def __init__(self, store: LocalStore, seen: Snapshot) -> None:
+        self._store, self._db, self.seen = store, store.db, seen
+
+    def append(self, codes: Codes) -> range:
+        """Put codes into the next slots and return the ids that their rows must have."""
+        seen = self.seen
+        tail = int(seen.checksums[-1]) if len(seen.checksums) else 0
+        self._store.pages(seen.generation).write(seen.slots, codes)
+        self._db.executemany(
+            "INSERT INTO blocks (block, checksum) VALUES (?, ?) "
+            "ON CONFLICT (block) DO UPDATE SET checksum = excluded.checksum",
+            extend_checksums(tail, seen.slots, codes).items(),
+        )
+        self._db.execute(
+            "UPDATE state SET version = version + 1, slots = slots + ?1, live = live + ?1",
+            (len(codes),),
+        )
+        return range(seen.slots + 1, seen.slots + len(codes) + 1)
+
+    def bury(self, ids: list[int]) -> None:
+        """Mark the slots of rows that are being deleted."""
+        slots: Slots = np.asarray(ids, np.int64) - 1
+        blocks = slots // BLOCK_ROWS
+        for block in np.unique(blocks).tolist():
+            marks = np.unpackbits(self._marks(block))
+            marks[slots[blocks == block] - block * BLOCK_ROWS] = 1
+            self._db.execute(
+                "UPDATE blocks SET deleted = ? WHERE block = ?",
+                (np.packbits(marks).tobytes(), block),
+            )
+        self._db.execute("UPDATE state SET version = version + 1, live = live - ?", (len(ids),))
+
+    def _marks(self, block: int) -> Codes:
+        size = BLOCK_ROWS // 8
+        return self.seen.out.bitmap[block * size : (block + 1) * size]
+
+    def renumber(self) -> int:
+        """Move all live rows to slots without gaps, in a new page file; the new generation."""
+        seen, generation = self.seen, self.seen.generation + 1
+        pages = self._store.pages(generation)
+        pages.path.unlink(missing_ok=True)  # of a compaction that was cut off
+        checksums: dict[int, int] = {}
+        slots = 0
+        for live in seen.out.live():
+            for start in range(0, len(live), GATHERED_ROWS):
+                codes = seen.codes[live[start : start + GATHERED_ROWS]]
+                pages.write(slots, codes)
+                tail = checksums.get(slots // BLOCK_ROWS, 0)
+                checksums |= extend_checksums(tail, slots, codes)
+                slots += len(codes)
+        self._renumber_rows()
+        self._db.execute("DELETE FROM blocks")
+        self._db.executemany(
+            "INSERT INTO blocks (block, checksum) VALUES (?, ?)", checksums.items()
+        )
+        self._db.execute(
+            "UPDATE state SET version = version + 1, generation = ?, slots = ?",
+            (generation, slots),
+        )
+        return generation
+
+    def _renumber_rows(self) -> None:
+        """Give the rows the ids 1, 2, ... in the order of their old ones."""
+        columns = "key, code, path, mtime_ns, size, digest, metadata"
+        self._db.execute("ALTER TABLE rows RENAME TO old_rows")
+        self._db.execute("DROP INDEX rows_path")
+        for statement in ROWS_SCHEMA:
+            self._db.execute(statement)
+        self._db.execute(
+            f"INSERT INTO rows (id, {columns}) "
+            f"SELECT row_number() OVER (ORDER BY id), {columns} FROM old_rows ORDER BY id"
+        )
+        self._db.execute("DROP TABLE old_rows")
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """A connection whose transactions are begun by hand and flushed to disk at each commit."""
+    db = sqlite3.connect(path, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False)
+    db.execute("PRAGMA synchronous = FULL")
+    db.execute("PRAGMA cache_size = -65536")
+    return db
+
+
+def use_write_ahead_log(db: sqlite3.Connection) -> None:
+    """Let readers go on while somebody writes; kept in the file from then on."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError:  # SQLite does not wait here for another process
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+
+
+def insert_columns(
+    db: sqlite3.Connection, table: str, columns: Mapping[str, Sequence[Any]]
+) -> None:
+    """Insert rows given by columns, many rows a statement: that halves the time of one by one."""
+    values = list(chain.from_iterable(zip(*columns.values(), strict=True)))
+    row = f"({', '.join('?' * len(columns))})"
+    statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "
+    step = INSERTED_ROWS * len(columns)
+    whole = len(values) // step * step
+    db.executemany(
+        statement + ", ".join([row] * INSERTED_ROWS),
+        (values[start : start + step] for start in range(0, whole, step)),
+    )
+    db.executemany(
+        statement + row,
+        (values[start : start + len(columns)] for start in range(whole, len(values), len(columns))),
+    )
+
+
+def unpack_blobs(blobs: list[bytes], width: int) -> Codes:
+    """Stored codes as (n, width)."""
+    return np.frombuffer(b"".join(blobs), np.uint8).reshape(-1, width)
+
+
+def pack_blobs(codes: Codes) -> list[bytes]:
+    """Codes as one bytes object a row, trailing zero bytes included."""
+    return np.ascontiguousarray(codes).view(f"V{codes.shape[1]}").ravel().tolist()

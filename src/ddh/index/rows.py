@@ -1,0 +1,236 @@
+"""What an index holds and what it answers: rows in, typed results out, and the checks of both."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ddh.codes import code_bytes
+from ddh.errors import InputError
+
+Codes = NDArray[np.uint8]
+Metadata = Mapping[str, Any]
+
+MAX_TEXT_BYTES = 2048  # of a key or a path: what every engine can keep in an ordered index
+
+
+class FileStamp(NamedTuple):
+    """What a file looked like when its code was made: enough to tell whether it has changed."""
+
+    mtime_ns: int
+    size: int
+    digest: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """One row of an index."""
+
+    key: str
+    code: Codes = field(repr=False)
+    path: str | None = None
+    stamp: FileStamp | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One answer: a row and its Hamming distance."""
+
+    key: str
+    distance: int
+    path: str | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DuplicateGroup:
+    """Rows that hang together by distances within the radius, the earliest written first.
+
+    The distance of each hit is the one to the first row. Two rows of a group may lie further
+    apart than the radius when others link them.
+    """
+
+    hits: tuple[Hit, ...]
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
+    def __iter__(self) -> Iterator[Hit]:
+        return iter(self.hits)
+
+
+class Written(NamedTuple):
+    """What an `upsert` did."""
+
+    added: int
+    replaced: int
+
+
+@dataclass(frozen=True)
+class IndexInfo:
+    """What `Index.info()` tells; `deleted` rows wait for `compact` to give their room back."""
+
+    engine: str
+    location: str
+    bits: int
+    bit_order: str
+    model_id: str | None
+    created: str
+    rows: int
+    deleted: int
+    disk_bytes: int | None
+    details: dict[str, str]
+    settings: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Checked rows on their way into an engine; metadata is JSON text, None where there is none."""
+
+    keys: list[str]
+    codes: Codes
+    paths: list[str | None]
+    stamps: list[FileStamp | None]
+    metadata: list[str | None]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def part(self, piece: slice) -> "Columns":
+        """The rows of one slice."""
+        return Columns(
+            self.keys[piece],
+            self.codes[piece],
+            self.paths[piece],
+            self.stamps[piece],
+            self.metadata[piece],
+        )
+
+
+def check_columns(
+    bits: int,
+    keys: Sequence[str],
+    codes: ArrayLike,
+    paths: Sequence[str | None] | None,
+    stamps: Sequence[FileStamp | None] | None,
+    metadata: Sequence[Metadata | None] | None,
+) -> Columns:
+    """Rows that every engine can store, or an error that names the first bad one."""
+    packed = check_codes(codes, bits, "the codes")
+    if isinstance(keys, str):
+        raise InputError("keys are a list of strings, one for each code, not a single string")
+    names = check_texts(keys, "a key")
+    for what, column in (
+        ("keys", names),
+        ("paths", paths),
+        ("stamps", stamps),
+        ("metadata", metadata),
+    ):
+        if column is not None and len(column) != len(packed):
+            raise InputError(f"there are {len(packed)} codes and {len(column)} {what}")
+    if len(set(names)) != len(names):
+        raise InputError(f"the key {_first_repeated(names)!r} comes twice in one call")
+    none: list[Any] = [None] * len(names)
+    return Columns(
+        names,
+        packed,
+        none if paths is None else [p if p is None else check_text(p, "a path") for p in paths],
+        none if stamps is None else [s if s is None else _check_stamp(s) for s in stamps],
+        none if metadata is None else [metadata_text(m) for m in metadata],
+    )
+
+
+def check_codes(codes: ArrayLike, bits: int, what: str) -> Codes:
+    """Packed codes of `bits` bits as (n, bytes), their spare bits zero; one code may be 1-D."""
+    array = np.atleast_2d(np.asarray(codes))
+    width = code_bytes(bits)
+    if array.size == 0 and array.dtype != np.uint8:
+        array = np.empty((0, width), np.uint8)
+    if array.dtype != np.uint8 or array.ndim != 2 or array.shape[1] != width:
+        raise InputError(
+            f"{what} must be packed codes of {bits} bits, uint8 rows of {width} bytes, "
+            f"not {array.dtype} of shape {array.shape}: were they made by this index's model?"
+        )
+    spare = 8 * width - bits
+    if spare and (array[:, -1] & ((1 << spare) - 1)).any():
+        raise InputError(
+            f"{what} have ones among the {spare} spare bits after bit {bits}: they are longer "
+            "codes or of another bit order; pack them with ddh.codes.pack"
+        )
+    return np.ascontiguousarray(array)
+
+
+def check_texts(values: Sequence[str], what: str) -> list[str]:
+    """Many keys at once: all together where nothing is wrong, one by one to name what is."""
+    if all(type(value) is str and 0 < len(value) <= MAX_TEXT_BYTES // 4 for value in values):
+        together = "\0".join(values)
+        if together.isascii() and together.count("\0") == max(0, len(values) - 1):
+            return list(values)
+    return [check_text(value, what) for value in values]
+
+
+def check_text(value: str, what: str) -> str:
+    """A key or path that every engine can store and compare byte by byte."""
+    if not isinstance(value, str) or not value:
+        raise InputError(f"{what} is a string of one character or more, not {value!r}")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"{what} must be valid text: {value!r} cannot be written as UTF-8"
+        ) from error
+    if "\0" in value:
+        raise InputError(f"{what} cannot hold the NUL character: {value!r}")
+    if size > MAX_TEXT_BYTES:
+        raise InputError(
+            f"{what} has at most {MAX_TEXT_BYTES} bytes, not {size}: {value[:60]!r}..."
+        )
+    return value
+
+
+def _check_stamp(stamp: FileStamp) -> FileStamp:
+    mtime_ns, size, digest = stamp
+    if digest is not None:
+        check_text(digest, "a digest")
+    return FileStamp(int(mtime_ns), int(size), digest)
+
+
+def metadata_text(metadata: Metadata | None) -> str | None:
+    """Metadata as JSON text; None where there is nothing to keep."""
+    if not metadata:
+        return None
+    try:
+        text = json.dumps(dict(metadata), ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except (TypeError, ValueError) as error:
+        raise InputError(f"metadata must be what JSON can hold ({error}): {metadata!r}") from error
+    if "\\u0000" in text and _holds_nul(json.loads(text)):
+        raise InputError(f"metadata cannot hold the NUL character: {metadata!r}")
+    return text
+
+
+def _holds_nul(value: Any) -> bool:
+    if isinstance(value, str):
+        return "\0" in value
+    if isinstance(value, dict):
+        return any(_holds_nul(part) for item in value.items() for part in item)
+    return isinstance(value, list) and any(_holds_nul(part) for part in value)
+
+
+def read_metadata(stored: str | None) -> dict[str, Any]:
+    """The inverse of `metadata_text`."""
+    return json.loads(stored) if stored else {}
+
+
+def read_stamp(mtime_ns: int | None, size: int | None, digest: str | None) -> FileStamp | None:
+    """A stamp from its three stored columns."""
+    return None if mtime_ns is None or size is None else FileStamp(mtime_ns, size, digest)
+
+
+def _first_repeated(names: list[str]) -> str:
+    seen: set[str] = set()
+    return next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
