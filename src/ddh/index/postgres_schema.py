@@ -1,0 +1,87 @@
+"""The tables of an index in PostgreSQL, and the statements that depend on their names."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import psycopg
+from psycopg.sql import SQL, Composed, Identifier, Literal
+
+from ddh.index.base import Facts
+
+
+class Tables:
+    """Names and statements of one index."""
+
+    def __init__(self, name: str) -> None:
+        self.rows_name, self.hnsw_name = f'"{name}_rows"', f'"{name}_rows_hnsw"'
+        self.names: Mapping[str, Identifier | Literal] = {
+            "rows": Identifier(f"{name}_rows"),
+            "facts": Identifier(f"{name}_facts"),
+            "settings": Identifier(f"{name}_settings"),
+            "claims": Identifier(f"{name}_writes"),
+            "staging": Identifier("ddh_staging"),
+            "path_index": Identifier(f"{name}_rows_path"),
+            "hnsw": Identifier(f"{name}_rows_hnsw"),
+            "lock": Literal(f"ddh {name}"),
+        }
+        self.rows, self.facts = self.names["rows"], self.names["facts"]
+        self.settings, self.staging = self.names["settings"], self.names["staging"]
+        self.lock_alone = self.sql("SELECT pg_advisory_xact_lock(hashtextextended({lock}, 0))")
+        self.lock_shared = self.sql(
+            "SELECT pg_advisory_xact_lock_shared(hashtextextended({lock}, 0))"
+        )
+        self.claim = self.sql("INSERT INTO {claims} (token) VALUES (%s) ON CONFLICT DO NOTHING")
+        self.claimed = self.sql("SELECT result FROM {claims} WHERE token = %s")
+        self.finish = self.sql("UPDATE {claims} SET result = %s WHERE token = %s")
+        self.forget_old_claims = self.sql(
+            "DELETE FROM {claims} WHERE written < now() - interval '1 day'"
+        )
+        self.make_staging = self.sql(
+            "CREATE TEMPORARY TABLE {staging} (LIKE {rows} INCLUDING IDENTITY INCLUDING DEFAULTS) "
+            "ON COMMIT DROP"
+        )
+        self.delete_staged = self.sql("DELETE FROM {rows} WHERE key IN (SELECT key FROM {staging})")
+        self.insert_staged = self.sql(
+            "INSERT INTO {rows} (key, code, path, mtime_ns, size, digest, metadata) "
+            "SELECT key, code, path, mtime_ns, size, digest, metadata FROM {staging} ORDER BY id"
+        )
+        self.hnsw_index = self.sql(
+            "CREATE INDEX IF NOT EXISTS {hnsw} ON {rows} USING hnsw (code bit_hamming_ops)"
+        )
+
+    def sql(self, statement: str, **more: Any) -> Composed:
+        """A statement with the names of this index's tables filled in."""
+        return SQL(statement).format(**self.names, **more)
+
+
+def read_facts(db: psycopg.Connection[Any], tables: Tables) -> Facts | None:
+    """What the index is; None where it is not there."""
+    there = db.execute("SELECT to_regclass(%s)", (tables.facts.as_string(),)).fetchone()
+    if there == (None,):
+        return None
+    return Facts.from_text(dict(db.execute(tables.sql("SELECT name, value FROM {facts}"))))
+
+
+def create_schema(db: psycopg.Connection[Any], tables: Tables, facts: Facts) -> Facts:
+    """Make the tables, and say what is there then: another client may have been faster."""
+    db.execute(tables.lock_alone)
+    there = read_facts(db, tables)
+    if there is not None:
+        return there
+    text_pair = "(name text PRIMARY KEY, value text NOT NULL)"
+    for statement in (
+        f"CREATE TABLE {{facts}} {text_pair}",
+        f"CREATE TABLE {{settings}} {text_pair}",
+        "CREATE TABLE {claims} (token uuid PRIMARY KEY, result bigint, "
+        "written timestamptz NOT NULL DEFAULT now())",
+        "CREATE TABLE {rows} (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, "
+        'key text COLLATE "C" NOT NULL UNIQUE, code bit({bits}) NOT NULL, '
+        'path text COLLATE "C", mtime_ns bigint, size bigint, digest text, '
+        "metadata jsonb NOT NULL DEFAULT '{{}}')",
+        "CREATE INDEX {path_index} ON {rows} (path) WHERE path IS NOT NULL",
+    ):
+        db.execute(tables.sql(statement, bits=Literal(facts.bits)))
+    with db.cursor() as cursor:
+        insert = tables.sql("INSERT INTO {facts} VALUES (%s, %s)")
+        cursor.executemany(insert, list(facts.as_text().items()))
+    return facts
