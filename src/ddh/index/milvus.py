@@ -1,0 +1,298 @@
+"""The Milvus engine: rows in a collection of a Milvus server, or of a Milvus Lite file.
+
+Milvus has no transactions. A row is written whole or not at all, its key is the primary key, and
+every write is an upsert by that key, so that a batch which is sent again after a dropped
+connection never makes a second row. The order of rows is kept in a field of its own: the time of
+writing, in nanoseconds. Codes are padded with zero bits to whole bytes.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pymilvus import MilvusClient
+
+from ddh.codes import Neighbours, search, search_radius
+from ddh.index.base import Facts, Index, Wish
+from ddh.index.filters import Filter, Scalar, make_filter
+from ddh.index.milvus_connection import Connection
+from ddh.index.milvus_schema import (
+    IVF,
+    LISTS,
+    PROBED_LISTS,
+    ROW_FIELDS,
+    Collections,
+    expression,
+    ids_expression,
+    key_id,
+    milvus_rows,
+    read_row,
+)
+from ddh.index.names import split_name, without_password
+from ddh.index.rows import Codes, Columns, Hit, IndexInfo, Row
+
+MOST_ANSWERS = 16384  # that Milvus gives to a query
+WRITTEN_ROWS = 4096  # a request
+ASKED_ROWS = 1000  # a request
+SEARCHED_TOGETHER = 1 << 18  # answers a request
+
+Found = list[tuple[int, str]]  # distance and id of each answer to one query
+
+
+class MilvusIndex(Index):
+    """Rows in the collection NAME; the collection NAME_settings keeps notes."""
+
+    engine = "milvus"
+
+    def __init__(self, location: str, wish: Wish) -> None:
+        address, name = split_name(location)
+        self.location = without_password(location)
+        self._file = None if "://" in address else Path(address)
+        self._collections = Collections(name)
+        self._name, self._last_order = name, 0
+        if self._file is not None and not wish.create and not self._file.exists():
+            wish.facts(self.location)  # refuses
+        self._connection = Connection(address, self._collections.load)
+        try:
+            run, collections = self._connection.run, self._collections
+            self.facts: Facts = run(collections.facts) or run(
+                lambda client: collections.create(client, wish.facts(self.location))
+            )
+            wish.check(self.location, self.facts)
+            if wish.approximate:
+                run(collections.use_lists)
+            self._kind = run(collections.kind)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    # -- writing -----------------------------------------------------------------------------
+
+    def _add(self, rows: Columns) -> None:
+        existing = self._existing(rows.keys)
+        if existing:
+            raise self._refuse_existing(existing)
+        self._put(rows)
+
+    def _upsert(self, rows: Columns) -> int:
+        replaced = len(self._existing(rows.keys))
+        self._put(rows)
+        return replaced
+
+    def _put(self, rows: Columns) -> None:
+        first = max(time.time_ns(), self._last_order + 1)
+        self._last_order = first + len(rows)
+        for start in range(0, len(rows), WRITTEN_ROWS):
+            batch = milvus_rows(rows.part(slice(start, start + WRITTEN_ROWS)), first + start)
+            self._connection.call(MilvusClient.upsert, collection_name=self._name, data=batch)
+
+    def _delete(self, keys: list[str]) -> int:
+        existing = self._existing(keys)
+        for part in _parts([key_id(key) for key in existing], ASKED_ROWS):
+            self._connection.call(MilvusClient.delete, collection_name=self._name, ids=part)
+        return len(existing)
+
+    def _existing(self, keys: Sequence[str]) -> list[str]:
+        return [found["key"] for found in self._asked([key_id(key) for key in keys], ["key"])]
+
+    def _asked(self, ids: Sequence[str], fields: list[str]) -> Iterator[dict[str, Any]]:
+        for part in _parts(ids, ASKED_ROWS):
+            yield from self._connection.call(
+                MilvusClient.query,
+                collection_name=self._name,
+                filter=ids_expression(part),
+                output_fields=fields,
+            )
+
+    # -- searching ---------------------------------------------------------------------------
+
+    def _search(self, queries: Codes, k: int, only: Filter, approximate: bool) -> list[list[Hit]]:
+        if approximate and self._kind == IVF and k <= MOST_ANSWERS:
+            found = self._ask(queries, k, only, {"nprobe": PROBED_LISTS})
+            return self._hits([[(distance, row) for distance, _, row in part] for part in found])
+        return self._hits(self._nearest(queries, k, only))
+
+    def _nearest(self, queries: Codes, k: int, only: Filter) -> list[Found]:
+        """The k nearest rows of each query, in the order of the tie rule.
+
+        Milvus breaks ties as it likes. So more than k answers are asked for, until the last one
+        lies further than the k-th and all rows that share its distance are known to be there.
+        """
+        answers: list[Found] = [[] for _ in queries]
+        todo, limit = np.arange(len(queries)), min(2 * k + 14, MOST_ANSWERS)
+        while len(todo) and limit > k:
+            tied = []
+            asked = self._ask(queries[todo], limit, only, self._every_list())
+            for query, found in zip(todo.tolist(), asked, strict=True):
+                answers[query] = [(distance, row) for distance, _, row in found[:k]]
+                if len(found) == limit and found[-1][0] == found[k - 1][0]:
+                    tied.append(query)
+            todo = np.array(tied, np.int64)
+            if limit == MOST_ANSWERS:
+                break
+            limit = min(4 * limit, MOST_ANSWERS)
+        if len(todo):
+            near = self._scan(only, lambda codes: _by_query(search(queries[todo], codes, k)))
+            for query, answer in zip(todo.tolist(), near, strict=True):
+                answers[query] = answer
+        return answers
+
+    def _every_list(self) -> dict[str, Any]:
+        """Search parameters that make an IVF index exact."""
+        return {"nprobe": LISTS} if self._kind == IVF else {}
+
+    def _ask(
+        self, queries: Codes, limit: int, only: Filter, params: dict[str, Any]
+    ) -> Iterator[list[tuple[int, int, str]]]:
+        """(distance, order, id) of what Milvus finds for each query, sorted."""
+        for part in _parts(
+            [query.tobytes() for query in queries], max(1, SEARCHED_TOGETHER // limit)
+        ):
+            found = self._connection.call(
+                MilvusClient.search,
+                collection_name=self._name,
+                data=part,
+                limit=limit,
+                filter=expression(only),
+                output_fields=["written"],
+                search_params={"metric_type": "HAMMING", "params": params},
+            )
+            for hits in found:
+                yield sorted((int(hit.distance), hit.entity["written"], hit.id) for hit in hits)
+
+    def _search_radius(self, queries: Codes, radius: int, only: Filter) -> list[list[Hit]]:
+        params = {"radius": radius + 1, **self._every_list()}
+        answers: list[Found] = []
+        cut = []
+        for query, found in enumerate(self._ask(queries, MOST_ANSWERS, only, params)):
+            answers.append([(distance, row) for distance, _, row in found])
+            if len(found) == MOST_ANSWERS:
+                cut.append(query)
+        if cut:
+            near = self._scan(only, lambda codes: list(search_radius(queries[cut], codes, radius)))
+            for query, answer in zip(cut, near, strict=True):
+                answers[query] = answer
+        return self._hits(answers)
+
+    def _scan(self, only: Filter, find: Callable[[Codes], list[Neighbours]]) -> list[Found]:
+        """Search here, with all codes fetched: for what Milvus has no room to answer."""
+        ids, codes = self._all_codes(only)
+        return [
+            [
+                (distance, ids[position])
+                for distance, position in zip(
+                    found.distances.tolist(), found.indices.tolist(), strict=True
+                )
+            ]
+            for found in find(codes)
+        ]
+
+    def _hits(self, answers: list[Found]) -> list[list[Hit]]:
+        ids = list({row: None for answer in answers for _, row in answer})
+        rows = {row["id"]: row for row in self._asked(ids, ["id", "key", "path", "metadata"])}
+        return [
+            [
+                Hit(rows[row]["key"], distance, rows[row]["path"] or None, rows[row]["metadata"])
+                for distance, row in answer
+                if row in rows  # not deleted since
+            ]
+            for answer in answers
+        ]
+
+    # -- reading rows ------------------------------------------------------------------------
+
+    def _walk(self, only: Filter, fields: list[str]) -> Iterator[dict[str, Any]]:
+        walk = self._connection.call(
+            MilvusClient.query_iterator,
+            collection_name=self._name,
+            batch_size=WRITTEN_ROWS,
+            filter=expression(only),
+            output_fields=fields,
+        )
+        try:
+            while page := walk.next():
+                yield from page
+        finally:
+            walk.close()
+
+    def _all_codes(self, only: Filter) -> tuple[list[str], Codes]:
+        """Ids and codes of all rows in the order in which they were written."""
+        found = [
+            (row["written"], row["id"], row["code"][0])
+            for row in self._walk(only, ["id", "written", "code"])
+        ]
+        found.sort()
+        codes = np.frombuffer(b"".join(code for *_, code in found), np.uint8)
+        return [row for _, row, _ in found], codes.reshape(-1, self.code_bytes)
+
+    def _pick(self, only: Filter, choose: Callable[[Codes], NDArray[np.int64]]) -> list[Row]:
+        ids, codes = self._all_codes(only)
+        return self._in_order([ids[position] for position in choose(codes).tolist()])
+
+    def _in_order(self, ids: list[str]) -> list[Row]:
+        rows = {row["id"]: read_row(row) for row in self._asked(ids, ROW_FIELDS)}
+        return [rows[row] for row in ids]
+
+    def _get(self, keys: list[str]) -> list[Row]:
+        return [read_row(row) for row in self._asked([key_id(key) for key in keys], ROW_FIELDS)]
+
+    def items(
+        self, *, where: Mapping[str, Scalar] | None = None, folder: str | None = None
+    ) -> Iterator[Row]:
+        only = make_filter(where, folder)
+        order = sorted((row["written"], row["id"]) for row in self._walk(only, ["id", "written"]))
+        for part in _parts([row for _, row in order], ASKED_ROWS):
+            yield from self._in_order(part)
+
+    def __len__(self) -> int:
+        found = self._connection.call(
+            MilvusClient.query,
+            collection_name=self._name,
+            filter="",
+            output_fields=["count(*)"],
+        )
+        return int(found[0]["count(*)"])
+
+    # -- the index itself --------------------------------------------------------------------
+
+    def settings(self) -> dict[str, str]:
+        return self._connection.run(self._collections.settings)
+
+    def remember(self, **settings: str) -> None:
+        self._connection.run(lambda client: self._collections.remember(client, settings))
+
+    def info(self) -> IndexInfo:
+        file = self._file
+        return IndexInfo(
+            engine=self.engine,
+            location=self.location,
+            bits=self.bits,
+            bit_order=self.facts.bit_order,
+            model_id=self.model_id,
+            created=self.facts.created,
+            rows=len(self),
+            deleted=0,
+            disk_bytes=file.stat().st_size if file is not None and file.is_file() else None,
+            details={"vector index": self._kind},
+            settings=self.settings(),
+        )
+
+    def compact(self) -> None:
+        """Ask the server to merge its segments; Milvus Lite has nothing to merge."""
+        if self._file is None:
+            self._connection.run(lambda client: self._collections.compact(client))
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _parts(values: Sequence[Any], size: int) -> Iterator[list[Any]]:
+    for start in range(0, len(values), size):
+        yield list(values[start : start + size])
+
+
+def _by_query(found: Neighbours) -> list[Neighbours]:
+    return [Neighbours(*pair) for pair in zip(*found, strict=True)]
