@@ -1,0 +1,325 @@
+"""The base of the deep methods: settings, the layers over the features, fitting and saving.
+
+A deep method is one file with its loss as pure functions, an `Objective` made of them, and a
+class that derives from `DeepHasher` and says which objective it minimises. It may also choose
+its own layers, start them from something better than chance, or work on them after training.
+"""
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from ddh.backbones import Backbone, create
+from ddh.codes import code_bytes
+from ddh.errors import InputError, ModelError
+from ddh.hashers import storage
+from ddh.hashers.base import BATCH_ROWS, check_labels
+from ddh.hashers.deep_training import HashLayers, Objective, Run, seeded, train
+from ddh.hashers.image_hasher import ImageHasher, work_folder
+from ddh.hashers.label_pairs import labelled_rows
+from ddh.images import ImageSource, is_images, open_images
+from ddh.training.device import choose
+from ddh.training.features import extract
+from ddh.training.inputs import FeatureInputs, NetworkInputs
+from ddh.training.network import freeze, prepare
+from ddh.training.settings import DEPTHS, Depth
+
+LAYERS = "layers_."
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """The images behind the rows of features: row i is image `places[i]` of the source."""
+
+    source: ImageSource
+    places: NDArray[np.int64]
+    backbone: Backbone
+    work: Path | None
+    resume: bool
+
+
+@dataclass(eq=False, repr=False)
+class DeepHasher(ImageHasher):
+    """Settings that all deep methods share; a method lists its own and its own defaults.
+
+    On ready features (n, d) the method trains a few layers: `hidden` are the widths of those
+    before the hash layer (None: the method's own choice). On images (a folder, a list of files,
+    an array) the layers stand on a `backbone` (`weights` and `size` are passed to it), and
+    `depth` says what learns: "head" these layers alone, on features taken once; "last stage" and
+    "network" the backbone too, end to end, at a tenth of the learning rate.
+
+    `epochs=None` means as many as give `least_steps` steps, and ten at least. Features are
+    centred and scaled, trained on in float32 and held in memory (4 n d bytes, on the GPU when
+    `device` is one). Layers are applied in float64, so that codes of ready features depend
+    neither on the size of a batch nor on the device.
+    """
+
+    bits: int = 64
+    _: KW_ONLY
+    hidden: Sequence[int] | None = (512,)
+    epochs: int | None = None
+    batch_size: int = 64
+    learning_rate: float = 1e-3
+    weight_decay: float = 1e-4
+    backbone: str = "efficientnet-lite0"
+    weights: str | None = "auto"
+    size: int | None = None
+    depth: Depth = "head"
+    device: str = "auto"
+    random_state: int | None = 0
+
+    # Whether each dimension is scaled to variance one, or all of them by one number.
+    scale_each: ClassVar[bool] = False
+    least_steps: ClassVar[int] = 1000
+
+    # -- what a method gives --------------------------------------------------------------
+
+    def _objective(self, layers: HashLayers, features: Tensor, labels: Tensor | None) -> Objective:
+        """What to minimise, for standardised training features and their labels."""
+        raise NotImplementedError
+
+    def _sizes(self, dimensions: int) -> list[int]:
+        """Widths of all layers, from the features to the bits."""
+        return [dimensions, *(self.hidden or ()), self.bits]
+
+    def _layers(self, dimensions: int) -> HashLayers:
+        """New layers from `dimensions` features to `bits` outputs."""
+        return HashLayers(self._sizes(dimensions))
+
+    def _initialise(self, layers: HashLayers, features: Tensor) -> None:
+        """Start the layers: by default each output has mean 0 and variance 1 on the features."""
+        outputs = layers(features)
+        layer = layers.linear[-1]
+        deviation = outputs.std(dim=0, correction=0)
+        deviation = torch.where(deviation > 1e-6, deviation, 1.0)
+        layer.weight.div_(deviation[:, None])
+        layer.bias.sub_(outputs.mean(dim=0)).div_(deviation)
+
+    def _finish(self, run: Run, features: Tensor, pictures: Pictures | None) -> None:
+        """Work on the trained layers of the run, and keep what its objective learned."""
+
+    def _most_rows(self) -> int | None:
+        """How many labelled rows to train on at the most; None is all of them."""
+        return None
+
+    # -- fitting --------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike | None = None,
+        *,
+        work: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+    ) -> Self:
+        """Learn the hash functions from ready features (n, d) or images, and labels if used.
+
+        For images, `work` is a folder for features and checkpoints of a long run; with `resume`,
+        what a killed run left there is taken up. It is removed when the run has ended.
+        """
+        if not is_images(X):
+            if self.depth != "head":
+                raise InputError(
+                    f"depth {self.depth!r} trains a network: fit on images, not on features"
+                )
+            self._set_backbone(None)
+            return super().fit(X, y)
+        code_bytes(self.bits)
+        self._check_settings()
+        if self.labels == "required" and y is None:
+            raise InputError(f"{type(self).__name__} learns from labels: call fit(images, y)")
+        rng = np.random.default_rng(self.random_state)
+        with work_folder(None if work is None else Path(work), resume) as folder:
+            self._fit_images(open_images(X), y, rng, folder, resume)
+        return self
+
+    def _fit_images(
+        self,
+        source: ImageSource,
+        y: ArrayLike | None,
+        rng: np.random.Generator,
+        folder: Path | None,
+        resume: bool,
+    ) -> None:
+        with seeded(int(rng.integers(2**63)), torch.device("cpu")):
+            backbone = create(self.backbone, self.weights, self.size)
+        features = extract(backbone, source, device=self.device, folder=folder, resume=resume)
+        targets = None
+        if y is not None and self.labels != "none":
+            targets = check_labels(y, len(source))[features.usable]
+        if len(features.usable) < 2:
+            raise InputError(f"two or more images are needed, {len(features.usable)} can be used")
+        self.n_features_in_ = backbone.dimensions
+        self.skipped_ = [vars(failure) for failure in features.failures]
+        pictures = Pictures(source, features.usable, backbone, folder, resume)
+        self._learn(features.values, targets, rng, pictures)
+        freeze(backbone)
+        self._set_backbone(backbone.cpu())
+
+    def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
+        self._check_settings()
+        self._learn(X, y, rng, None)
+
+    def _learn(
+        self,
+        X: NDArray[Any],
+        y: NDArray[np.int64] | None,
+        rng: np.random.Generator,
+        pictures: Pictures | None,
+    ) -> None:
+        """Train on features X (and the images that they are of) and keep the layers."""
+        X, y, pictures = self._training_rows(X, y, rng, pictures)
+        device = choose(self.device)
+        self._standardise(X)
+        features = torch.from_numpy(self._standardised(X)).to(device)
+        labels = None if y is None else torch.from_numpy(y).to(device)
+        seed = int(rng.integers(2**63))
+        with seeded(seed, device):
+            layers = self._layers(X.shape[1]).to(device)
+            with torch.no_grad():
+                self._initialise(layers, features)
+            objective = self._objective(layers, features, labels).to(device)
+            run = self._run(layers, objective, features, pictures, seed)
+            self.losses_ = train(run)
+            if pictures is not None and run.backbone is not None:
+                freeze(pictures.backbone)
+                pictures.backbone.origin = f"trained from {pictures.backbone.origin}"
+                features = self._features_again(pictures, device)
+            self._finish(run, features, pictures)
+        self.layers_ = layers.double().cpu().requires_grad_(False)
+
+    def _features_again(self, pictures: Pictures, device: torch.device) -> Tensor:
+        """Standardised features of the training images out of the trained backbone."""
+        values = extract(pictures.backbone, pictures.source, device=self.device).values
+        return torch.from_numpy(self._standardised(values)).to(device)
+
+    def _training_rows(
+        self,
+        X: NDArray[Any],
+        y: NDArray[np.int64] | None,
+        rng: np.random.Generator,
+        pictures: Pictures | None,
+    ) -> tuple[NDArray[Any], NDArray[np.int64] | None, Pictures | None]:
+        """The rows that carry a label, and no more of them than the method can use."""
+        if y is None:
+            return X, y, pictures
+        rows = labelled_rows(y, self._most_rows(), rng)
+        if len(rows) == len(X):
+            return X, y, pictures
+        if pictures is not None:
+            pictures = replace(pictures, places=pictures.places[rows])
+        return X[rows], y[rows], pictures
+
+    def _run(
+        self,
+        layers: HashLayers,
+        objective: Objective,
+        features: Tensor,
+        pictures: Pictures | None,
+        seed: int,
+    ) -> Run:
+        steps = math.ceil(len(features) / self.batch_size)
+        run = Run(
+            FeatureInputs(features),
+            layers,
+            objective,
+            epochs=self.epochs or max(10, math.ceil(self.least_steps / steps)),
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            seed=seed,
+            label=f"Training {type(self).__name__}",
+        )
+        if pictures is not None:
+            run.resume = pictures.resume
+            run.checkpoint = None if pictures.work is None else pictures.work / "training.pt"
+        if pictures is not None and self.depth != "head":
+            run.backbone = pictures.backbone.to(  # type: ignore[call-overload]
+                features.device, memory_format=torch.channels_last
+            )
+            run.backbone_parameters = prepare(pictures.backbone, self.depth)
+            mean, scale = (
+                torch.from_numpy(values.astype(np.float32)).to(features.device)
+                for values in (self.mean_, self.scale_)
+            )
+            run.inputs = NetworkInputs(
+                pictures.backbone, pictures.source, pictures.places, mean, scale
+            )
+        return run
+
+    def _check_settings(self) -> None:
+        if self.hidden is not None and any(width < 1 for width in self.hidden):
+            raise InputError(f"hidden holds widths of layers, 1 or more each, not {self.hidden}")
+        if self.depth not in DEPTHS:
+            raise InputError(f"depth is one of {', '.join(DEPTHS)}, not {self.depth!r}")
+        if self.epochs is not None and self.epochs < 1:
+            raise InputError(f"epochs is 1 or more, or None, not {self.epochs}")
+        if self.batch_size < 2 or self.learning_rate <= 0 or self.weight_decay < 0:
+            raise InputError(
+                "batch_size is 2 or more, learning_rate above 0 and weight_decay not below 0; got "
+                f"{self.batch_size}, {self.learning_rate} and {self.weight_decay}"
+            )
+
+    def _standardise(self, X: NDArray[Any]) -> None:
+        self.mean_ = X.mean(axis=0, dtype=np.float64)
+        variance = np.zeros(X.shape[1])
+        for start in range(0, len(X), BATCH_ROWS):
+            variance += np.square(X[start : start + BATCH_ROWS] - self.mean_).sum(axis=0)
+        variance /= len(X)
+        # A constant dimension says nothing; rounding must not be blown up to variance one.
+        constant = variance <= np.finfo(np.float32).eps * np.square(self.mean_)
+        if not self.scale_each:
+            variance = np.full_like(variance, variance.mean())
+            constant = np.full_like(constant, constant.all())
+        self.scale_ = np.sqrt(np.where(constant, 1.0, variance))
+
+    def _standardised(self, X: NDArray[Any]) -> NDArray[np.float32]:
+        features = np.empty(X.shape, np.float32)
+        for start in range(0, len(X), BATCH_ROWS):
+            part = slice(start, start + BATCH_ROWS)
+            features[part] = (X[part] - self.mean_) / self.scale_
+        return features
+
+    # -- encoding and saving --------------------------------------------------------------
+
+    def _outputs(self, X: NDArray[Any]) -> NDArray[np.floating]:
+        device = choose(self.device)
+        if device.type == "mps":  # it has no float64
+            device = torch.device("cpu")
+        x = torch.from_numpy((X - self.mean_) / self.scale_).to(device)
+        with torch.inference_mode():
+            return self.layers_.to(device)(x).cpu().numpy()
+
+    def _state(self) -> tuple[dict[str, Any], storage.Arrays]:
+        scalars, arrays = super()._state()
+        layers = scalars.pop("layers_")
+        # float64 is for encoding; the numbers are those of the float32 training.
+        for name, tensor in layers.state_dict().items():
+            arrays[LAYERS + name] = tensor.float().cpu().numpy()
+        return scalars, arrays
+
+    def _restore(self, scalars: dict[str, Any], arrays: storage.Arrays) -> None:
+        weights = {
+            name.removeprefix(LAYERS): torch.from_numpy(array.copy())
+            for name, array in arrays.items()
+            if name.startswith(LAYERS)
+        }
+        rest = {name: array for name, array in arrays.items() if not name.startswith(LAYERS)}
+        super()._restore(scalars, rest)
+        with torch.device("meta"):  # no memory, and no draw from the random generator
+            layers = self._layers(self.n_features_in_)
+        try:
+            layers.load_state_dict(weights, assign=True)
+        except RuntimeError as error:
+            raise ModelError(
+                f"the layers of this {type(self).__name__} do not fit: {error}"
+            ) from error
+        self.layers_ = layers.double().requires_grad_(False)

@@ -1,0 +1,155 @@
+"""Lin et al. (2016), "Learning compact binary descriptors with unsupervised deep networks"."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import affine_grid, grid_sample
+
+from ddh.hashers.deep import DeepHasher, Pictures
+from ddh.hashers.deep_training import HashLayers, Objective, Run, train
+from ddh.images import load_batches
+from ddh.progress import bar
+from ddh.training.features import Extractor
+from ddh.training.inputs import FeatureInputs
+
+ANGLES = (-10.0, -5.0, 5.0, 10.0)
+MOST_TURNED = 10_000
+
+
+def bits_of(outputs: Tensor) -> Tensor:
+    """b = (sgn F + 1) / 2, with the gradient of F (b - 1/2 is what L1 draws F to)."""
+    bits = (outputs >= 0).to(outputs.dtype)
+    return bits + outputs - outputs.detach()
+
+
+def quantisation(outputs: Tensor) -> Tensor:
+    """DeepBit's L1 per row: ||(b - 0.5) - F||^2, b held fixed."""
+    return (bits_of(outputs).detach() - 0.5 - outputs).square().sum(dim=1).mean()
+
+
+def evenness(outputs: Tensor) -> Tensor:
+    """DeepBit's L2: sum_k (mean of bit k - 0.5)^2."""
+    return (bits_of(outputs).mean(dim=0) - 0.5).square().sum()
+
+
+def rotation_invariance(outputs: Tensor, rotated: Tensor, angles: Tensor, sigma: float) -> Tensor:
+    """DeepBit's L3 per row: sum_t exp(-t^2 / 2 sigma^2) ||b_t - b_0||^2.
+
+    `rotated` (angles, n, bits) are the outputs of the images turned by each of `angles`.
+    """
+    weight = torch.exp(-angles.square() / (2 * sigma**2))
+    flips = (bits_of(rotated) - bits_of(outputs)).square().sum(dim=2).mean(dim=1)
+    return (weight * flips).sum()
+
+
+class CompactBits(Objective):
+    """Stage 1: L1 + L2, all weights one as in the release."""
+
+    def forward(self, outputs: Tensor, rows: Tensor, progress: float) -> Tensor:
+        return quantisation(outputs) + evenness(outputs)
+
+
+class RotationInvariantBits(Objective):
+    """Stage 2: L1 + L2 + L3, with features (angles, n, d) of the images turned by each angle."""
+
+    def __init__(self, layers: HashLayers, turned: Tensor, sigma: float) -> None:
+        super().__init__()
+        # In a list, so that the objective does not count the layers as its own parameters.
+        self.layers, self.turned, self.sigma = [layers], turned, sigma
+
+    def forward(self, outputs: Tensor, rows: Tensor, progress: float) -> Tensor:
+        turned = self.turned[:, rows]
+        angles, n, dimensions = turned.shape
+        rotated = self.layers[0](turned.reshape(-1, dimensions)).view(angles, n, -1)
+        degrees = torch.tensor(ANGLES, device=outputs.device)
+        loss = quantisation(outputs) + evenness(outputs)
+        return loss + rotation_invariance(outputs, rotated, degrees, self.sigma)
+
+
+def rotate(pixels: NDArray[np.uint8], degrees: float) -> NDArray[np.uint8]:
+    """Pictures (n, h, w, 3) turned about their centre; corners are filled by reflection."""
+    n, height, width, _ = pixels.shape
+    cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+    # affine_grid works in coordinates from -1 to 1 on both axes, whatever the proportions.
+    turn = torch.tensor([[cos, -sin * height / width, 0.0], [sin * width / height, cos, 0.0]])
+    images = torch.from_numpy(pixels).permute(0, 3, 1, 2).float()
+    grid = affine_grid(turn.expand(n, 2, 3), list(images.shape), align_corners=False)
+    turned = grid_sample(images, grid, align_corners=False, padding_mode="reflection")
+    return turned.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).contiguous().numpy()
+
+
+@dataclass(eq=False, repr=False)
+class DeepBit(DeepHasher):
+    """Outputs near +-1/2 and even bits; on images also bits that survive small rotations.
+
+    Stage 1 minimises L1 + L2. Stage 2 adds L3, which compares an image with itself turned by
+    5 and 10 degrees either way, and trains the hash layer alone, on 10,000 images at the most
+    (200 MB of features at 1,280 dimensions). It needs images: on ready features it is left out.
+    Codes are cut at one number, the mean of all training outputs over all bits (`threshold_`),
+    as in the release.
+    """
+
+    title = "DeepBit"
+    kind = "unsupervised deep"
+    paper = "Lin, Lu, Chen & Zhou, Compact binary descriptors with unsupervised networks, CVPR"
+    year = 2016
+
+    hidden: Sequence[int] | None = ()
+    sigma: float = 10.0
+
+    def _objective(self, layers: HashLayers, features: Tensor, labels: Tensor | None) -> Objective:
+        return CompactBits()
+
+    def _finish(self, run: Run, features: Tensor, pictures: Pictures | None) -> None:
+        if pictures is not None:
+            self.stage2_losses_ = self._second_stage(run, features, pictures)
+        with torch.no_grad():
+            threshold = run.layers(features).mean()
+            run.layers.linear[-1].bias.sub_(threshold)
+        self.threshold_ = float(threshold)
+
+    def _second_stage(self, run: Run, features: Tensor, pictures: Pictures) -> NDArray[np.float64]:
+        """A tenth as many epochs as stage 1, as in the release's schedule."""
+        chosen = np.sort(np.random.default_rng(run.seed).permutation(len(features))[:MOST_TURNED])
+        turned = self._turned_features(pictures, pictures.places[chosen], features.device)
+        for layer in run.layers.linear[:-1]:
+            layer.requires_grad_(False)
+        second = Run(
+            FeatureInputs(features[torch.from_numpy(chosen).to(features.device)]),
+            run.layers,
+            RotationInvariantBits(run.layers, turned, self.sigma),
+            epochs=max(1, run.epochs // 10),
+            batch_size=run.batch_size,
+            learning_rate=run.learning_rate,
+            weight_decay=run.weight_decay,
+            seed=run.seed,
+            label="Training DeepBit on rotations",
+        )
+        return train(second)
+
+    def _turned_features(
+        self, pictures: Pictures, places: NDArray[np.int64], device: torch.device
+    ) -> Tensor:
+        """Standardised features (angles, n, d) of the images at `places`, turned by ANGLES."""
+        extractor = Extractor(pictures.backbone, self.device)
+        turned = torch.empty(len(ANGLES), len(places), pictures.backbone.dimensions)
+        loaded = load_batches(
+            pictures.source,
+            pictures.backbone.preprocessing,
+            extractor.batch_size,
+            indices=places,
+            native=True,
+        )
+        with bar("Rotated features", total=len(places), unit="image") as progress:
+            for batch in loaded:
+                rows = torch.from_numpy(np.searchsorted(places, batch.indices))
+                for number, angle in enumerate(ANGLES):
+                    features = extractor(rotate(batch.pixels, angle)).cpu().numpy()
+                    turned[number, rows] = torch.from_numpy(self._standardised(features))
+                progress.update(len(batch))
+        return turned.to(device)

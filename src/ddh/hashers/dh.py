@@ -1,0 +1,110 @@
+"""Liong et al. (2015), "Deep hashing for compact binary codes learning": DH, without labels."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from ddh.hashers.deep import DeepHasher
+from ddh.hashers.deep_training import HashLayers, Objective
+
+
+def quantisation(codes: Tensor) -> Tensor:
+    """J1 per row: ||b - h||^2 / 2 with b = sgn(h) held fixed."""
+    signs = torch.where(codes >= 0, 1.0, -1.0).to(codes.dtype)
+    return 0.5 * (signs - codes).square().sum(dim=1).mean()
+
+
+def variance(codes: Tensor) -> Tensor:
+    """J2 per row, before its sign: tr(H H^T) / 2 of the centred outputs."""
+    return 0.5 * (codes - codes.mean(dim=0)).square().sum(dim=1).mean()
+
+
+def orthogonality(weight: Tensor) -> Tensor:
+    """J3 of one layer (out, in): ||W W^T - I||^2 / 2; its gradient is 2 (W W^T - I) W.
+
+    A layer with more outputs than inputs cannot have orthogonal rows: its columns are meant then.
+    """
+    if weight.shape[0] > weight.shape[1]:
+        weight = weight.T
+    identity = torch.eye(weight.shape[0], dtype=weight.dtype, device=weight.device)
+    return 0.5 * (weight @ weight.T - identity).square().sum()
+
+
+def size(layer: nn.Linear) -> Tensor:
+    """J4 of one layer: (||W||^2 + ||c||^2) / 2."""
+    return 0.5 * (layer.weight.square().sum() + layer.bias.square().sum())
+
+
+class DeepCompact(Objective):
+    """J1 - lambda1 J2 + lambda2 J3 + lambda3 J4 of tanh outputs."""
+
+    def __init__(self, layers: Sequence[nn.Linear], lambdas: tuple[float, float, float]) -> None:
+        super().__init__()
+        self.lambdas = lambdas
+        # A tuple, not a ModuleList: the network trains these layers, not the objective.
+        self.layers = tuple(layers)
+
+    def forward(self, outputs: Tensor, rows: Tensor, progress: float) -> Tensor:
+        codes = torch.tanh(outputs)
+        lambda1, lambda2, lambda3 = self.lambdas
+        loss = quantisation(codes) - lambda1 * variance(codes)
+        for layer in self.layers:
+            loss = loss + lambda2 * orthogonality(layer.weight) + lambda3 * size(layer)
+        return loss
+
+
+def start_from_principal_components(layer: nn.Linear, x: Tensor) -> None:
+    """Rows of the weight: the principal directions of x, then random ones; outputs centred."""
+    outputs, inputs = layer.weight.shape
+    mean = x.mean(dim=0)
+    centred = (x - mean).double()
+    vectors = torch.linalg.eigh(centred.T @ centred).eigenvectors.flip(1)[:, :outputs].T
+    # The sign of an eigenvector is free: the entry of largest size is made positive.
+    largest = vectors.gather(1, vectors.abs().argmax(dim=1, keepdim=True))
+    vectors = vectors * torch.where(largest < 0, -1.0, 1.0)
+    extra = torch.randn(max(0, outputs - inputs), inputs, dtype=vectors.dtype, device=x.device)
+    weight = torch.cat((vectors, extra / inputs**0.5)).to(x.dtype)
+    layer.weight.copy_(weight)
+    layer.bias.copy_(-weight @ mean)
+
+
+@dataclass(eq=False, repr=False)
+class DH(DeepHasher):
+    """A tanh network whose outputs are close to +-1, spread out and made by orthogonal layers.
+
+    `lambda1`, `lambda2`, `lambda3` weigh variance, orthogonality and size of the layers when the
+    data terms are means over rows. `hidden=None` takes the paper's widths, (bits + 40, bits + 16)
+    and never more than there are dimensions. Codes and weights are updated in turns: every step
+    takes b = sgn(h) anew.
+    """
+
+    title = "Deep hashing"
+    kind = "unsupervised deep"
+    paper = "Liong, Lu, Wang, Moulin & Zhou, Deep hashing for compact binary codes learning, CVPR"
+    year = 2015
+
+    hidden: Sequence[int] | None = None
+    weight_decay: float = 0.0
+    lambda1: float = 0.1
+    lambda2: float = 1e-3
+    lambda3: float = 1e-3
+
+    def _sizes(self, dimensions: int) -> list[int]:
+        if self.hidden is not None:
+            return super()._sizes(dimensions)
+        hidden = [min(self.bits + more, dimensions) for more in (40, 16)]
+        return [dimensions, *hidden, self.bits]
+
+    def _layers(self, dimensions: int) -> HashLayers:
+        return HashLayers(self._sizes(dimensions), nn.Tanh)
+
+    def _initialise(self, layers: HashLayers, features: Tensor) -> None:
+        x = features
+        for layer in layers.linear:
+            start_from_principal_components(layer, x)
+            x = torch.tanh(layer(x))
+
+    def _objective(self, layers: HashLayers, features: Tensor, labels: Tensor | None) -> Objective:
+        return DeepCompact(layers.linear, (self.lambda1, self.lambda2, self.lambda3))

@@ -1,0 +1,145 @@
+"""A hasher that reads pictures: a backbone before its hash functions, encoded and saved with it."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ddh.backbones import Backbone, EfficientNetLite, rebuild
+from ddh.codes import pack
+from ddh.errors import InputError, ModelError
+from ddh.hashers import storage
+from ddh.hashers.base import Hasher, sgn
+from ddh.images import Failure, ImageSource, Preprocessing, is_images, open_images
+from ddh.training.features import Extractor
+
+BACKBONE = "backbone."
+
+
+@dataclass(frozen=True)
+class EncodedBatch:
+    """Packed codes of the pictures `indices` of a source, and the pictures it could not read."""
+
+    indices: NDArray[np.int64]
+    codes: NDArray[np.uint8]
+    failures: list[Failure]
+
+
+class ImageHasher(Hasher):
+    """A method that is fitted on pictures or on ready features, and encodes the same kind."""
+
+    device: str
+
+    def _set_backbone(self, backbone: Backbone | None) -> None:
+        """The network before the hash functions; None for a model of ready features."""
+        self._backbone = backbone
+        self._extractor: Extractor | None = None
+
+    # -- encoding -------------------------------------------------------------------------
+
+    def transform(self, X: Any) -> NDArray[np.int8]:
+        """Codes of pictures or ready features as -1 and +1, int8 (n, bits).
+
+        A picture that cannot be read is an error here; `encode_images` reports and goes on.
+        """
+        if not is_images(X):
+            return super().transform(X)
+        source = open_images(X)
+        codes = np.empty((len(source), self.bits), np.int8)
+        for indices, outputs, failures in self._stream(source, None):
+            if failures:
+                raise InputError(f"{failures[0].name}: {failures[0].reason}")
+            codes[indices] = sgn(outputs)
+        return codes
+
+    def encode_images(self, images: Any, batch_size: int | None = None) -> Iterator[EncodedBatch]:
+        """Packed codes batch by batch, bad files reported beside them: for folders of any size."""
+        for indices, outputs, failures in self._stream(open_images(images), batch_size):
+            yield EncodedBatch(indices, pack(sgn(outputs)), failures)
+
+    def _stream(
+        self, source: ImageSource, batch_size: int | None
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.floating], list[Failure]]]:
+        columns = self._fitted_columns()
+        if self._backbone is None:
+            raise InputError(
+                f"this model was fitted on ready features of {columns} dimensions; "
+                "give such features, or fit a model on images"
+            )
+        if self._extractor is None:
+            self._extractor = Extractor(self._backbone, self.device)
+        for batch in self._extractor.stream(source, batch_size=batch_size):
+            yield batch.indices, self._outputs(batch.features.cpu().numpy()), batch.failures
+
+    # -- saving ---------------------------------------------------------------------------
+
+    def _state(self) -> tuple[dict[str, Any], storage.Arrays]:
+        scalars, arrays = super()._state()
+        network = self._backbone
+        if network is None:
+            return scalars, arrays
+        # Weights that come with a pip package are named by their digest, not copied.
+        packaged = isinstance(network, EfficientNetLite) and network.origin.startswith("imagenet")
+        scalars["backbone"] = {
+            "name": network.name,
+            "origin": network.origin,
+            "options": network.options(),
+            "preprocessing": network.preprocessing.to_dict(),
+            "packaged": packaged,
+        }
+        if not packaged:
+            for name, tensor in network.state_dict().items():
+                arrays[BACKBONE + name] = tensor.detach().cpu().numpy()
+        return scalars, arrays
+
+    def _restore(self, scalars: dict[str, Any], arrays: storage.Arrays) -> None:
+        described = scalars.get("backbone")
+        own = {name: array for name, array in arrays.items() if not name.startswith(BACKBONE)}
+        super()._restore({k: v for k, v in scalars.items() if k != "backbone"}, own)
+        self._set_backbone(None if described is None else _rebuilt(described, arrays))
+
+
+def _rebuilt(described: dict[str, Any], arrays: storage.Arrays) -> Backbone:
+    """The backbone of a saved model, from its own arrays or from the package it came with."""
+    preprocessing = Preprocessing.from_dict(described["preprocessing"])
+    with torch.random.fork_rng(devices=[]):
+        network = rebuild(described["name"], preprocessing.size, described["options"])
+    if described["packaged"]:
+        assert isinstance(network, EfficientNetLite)
+        network.load_imagenet()
+        if network.origin != described["origin"]:
+            raise ModelError(
+                f"this model needs the weights {described['origin']} of {network.name}, "
+                f"installed are {network.origin}"
+            )
+    else:
+        state = {
+            name.removeprefix(BACKBONE): torch.from_numpy(array.copy())
+            for name, array in arrays.items()
+            if name.startswith(BACKBONE)
+        }
+        try:
+            network.load_state_dict(state)
+        except RuntimeError as error:
+            raise ModelError(f"the weights of the backbone do not fit it: {error}") from error
+        network.origin = described["origin"]
+    network.preprocessing = preprocessing
+    return network.eval()
+
+
+@contextmanager
+def work_folder(folder: Path | None, resume: bool) -> Iterator[Path | None]:
+    """Remove the folder of a run that has ended; refuse one that holds another run's work."""
+    if folder is not None and folder.exists() and any(folder.iterdir()) and not resume:
+        raise InputError(
+            f"{folder} holds the work of an interrupted run: resume it, or delete the folder"
+        )
+    yield folder
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
