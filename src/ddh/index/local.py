@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from ddh.index.local_store import (
     connect,
     insert_columns,
     pack_blobs,
+    plain_errors,
     unpack_blobs,
     use_write_ahead_log,
 )
@@ -177,13 +179,11 @@ class LocalIndex(Index):
         self, *, where: Mapping[str, Scalar] | None = None, folder: str | None = None
     ) -> Iterator[Row]:
         condition, values = _condition(make_filter(where, folder))
-        db = connect(Path(self.location) / ROWS_NAME)  # its own, for one view from first to last
-        try:
+        own = connect(Path(self.location) / ROWS_NAME)  # for one view from first to last
+        with closing(own) as db:
             found = db.execute(f"SELECT {_COLUMNS} FROM rows WHERE {condition} ORDER BY id", values)
             while page := found.fetchmany(FETCHED_ROWS):
                 yield from map(self._row, page)
-        finally:
-            db.close()
 
     def __len__(self) -> int:
         with self._store.reading() as seen:
@@ -237,24 +237,16 @@ def _facts(folder: Path) -> Facts | None:
         if folder.is_dir() and any(folder.iterdir()):
             raise InputError(f"{folder} is a folder with other things in it; choose another name")
         return None
-    db = connect(folder / ROWS_NAME)
-    try:
+    with plain_errors(folder), closing(connect(folder / ROWS_NAME)) as db:
         if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'facts'").fetchone():
             return None
         return Facts.from_text(dict(db.execute("SELECT name, value FROM facts")))
-    except sqlite3.DatabaseError as error:
-        raise InputError(
-            f"{folder / ROWS_NAME} is not a sound SQLite database ({error}): restore it"
-        ) from error
-    finally:
-        db.close()
 
 
 def _create(folder: Path, facts: Facts) -> Facts:
     """Make an empty index, and say what is there then: another process may have been faster."""
     folder.mkdir(parents=True, exist_ok=True)
-    db = connect(folder / ROWS_NAME)
-    try:
+    with plain_errors(folder), closing(connect(folder / ROWS_NAME)) as db:
         use_write_ahead_log(db)
         db.execute("BEGIN IMMEDIATE")
         for statement in SCHEMA:
@@ -264,8 +256,6 @@ def _create(folder: Path, facts: Facts) -> Facts:
             db.execute("INSERT INTO state VALUES (1, 1, 0, 0)")
         db.execute("COMMIT")
         return Facts.from_text(dict(db.execute("SELECT name, value FROM facts")))
-    finally:
-        db.close()
 
 
 def _live_slots(seen: Snapshot) -> scan.Slots:

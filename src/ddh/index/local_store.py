@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ddh.errors import DDHError, InputError
+from ddh.errors import DDHError
 from ddh.index.pages import (
     BLOCK_ROWS,
     PageFile,
@@ -94,7 +94,7 @@ class LocalStore:
     @contextmanager
     def reading(self) -> Iterator[Snapshot]:
         """A consistent view of rows and codes; damage found on the way is repaired first."""
-        with self._lock:
+        with self._lock, plain_errors(self.folder):
             seen = self._begin_reading()
             try:
                 yield seen
@@ -115,11 +115,8 @@ class LocalStore:
     @contextmanager
     def writing(self) -> Iterator["Write"]:
         """A write transaction; it is on disk when the block ends, and undone if it raises."""
-        with self._lock:
-            try:
-                self.db.execute("BEGIN IMMEDIATE")
-            except sqlite3.OperationalError as error:
-                raise InputError(f"cannot write to the index {self.folder}: {error}") from error
+        with self._lock, plain_errors(self.folder):
+            self.db.execute("BEGIN IMMEDIATE")
             try:
                 seen, bad = self._look()
                 if bad:
@@ -268,6 +265,21 @@ def connect(path: Path) -> sqlite3.Connection:
     db.execute("PRAGMA synchronous = FULL")
     db.execute("PRAGMA cache_size = -65536")
     return db
+
+
+@contextmanager
+def plain_errors(folder: Path) -> Iterator[None]:
+    """What SQLite has to say, as an error for people; a broken rule about rows passes through."""
+    try:
+        yield
+    except sqlite3.IntegrityError:
+        raise
+    except sqlite3.OperationalError as error:
+        raise DDHError(f"the index {folder} cannot be used now: {error}") from error
+    except sqlite3.DatabaseError as error:
+        raise DDHError(
+            f"{folder / ROWS_NAME} is not a sound SQLite database ({error}): restore it from a copy"
+        ) from error
 
 
 def use_write_ahead_log(db: sqlite3.Connection) -> None:

@@ -1,0 +1,287 @@
+"""The local engine: its page file, its deletions, and several processes at once."""
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from index_oracle import Oracle, pairs, random_codes
+
+import ddh.index
+from ddh.errors import DDHError, InputError
+from ddh.index import scan
+from ddh.index.pages import BLOCK_ROWS
+
+ROWS = 2 * BLOCK_ROWS + 500  # three blocks
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "photos.index"
+
+
+def fill(folder: Path, rows: int = ROWS, bits: int = 24) -> np.ndarray:
+    codes = random_codes(np.random.default_rng(0), rows, bits)
+    with ddh.index.open(folder, bits=bits) as index:
+        index.add([f"k{i}" for i in range(rows)], codes)
+    return codes
+
+
+def page_file(folder: Path) -> Path:
+    (only,) = folder.glob("codes-*.pages")
+    return only
+
+
+def flip(path: Path, at: int) -> None:
+    with path.open("r+b") as stream:
+        stream.seek(at)
+        byte = stream.read(1)[0]
+        stream.seek(at)
+        stream.write(bytes([byte ^ 0x10]))
+
+
+def test_the_page_file_is_the_codes_one_after_the_other(folder):
+    codes = fill(folder)
+    np.testing.assert_array_equal(np.fromfile(page_file(folder), np.uint8), codes.ravel())
+
+
+@pytest.mark.parametrize("at", [0, 7, 3 * BLOCK_ROWS - 1, 3 * BLOCK_ROWS, 3 * ROWS - 1])
+def test_a_flipped_byte_is_found_and_rebuilt(folder, at):
+    codes = fill(folder)
+    good = page_file(folder).read_bytes()
+    flip(page_file(folder), at)
+    row = at // 3
+    with ddh.index.open(folder) as index:
+        assert index.search(codes[row], 1)[0][0].distance == 0
+        assert f"k{row}" in {hit.key for hit in index.search_radius(codes[row], 0)[0]}
+    assert page_file(folder).read_bytes() == good
+
+
+@pytest.mark.parametrize("damage", ["torn", "short", "empty", "gone", "longer", "other"])
+def test_a_damaged_page_file_is_rebuilt(folder, damage):
+    codes = fill(folder)
+    path = page_file(folder)
+    good = path.read_bytes()
+    if damage == "torn":  # a page of zeros in the middle, as after a power cut
+        path.write_bytes(good[:4096] + bytes(4096) + good[8192:])
+    elif damage == "short":
+        path.write_bytes(good[: len(good) // 2])
+    elif damage == "empty":
+        path.write_bytes(b"")
+    elif damage == "gone":
+        path.unlink()
+    elif damage == "longer":
+        path.write_bytes(good + b"left over from a write that was cut off")
+    else:
+        path.write_bytes(np.random.default_rng(9).bytes(len(good)))
+    with ddh.index.open(folder) as index:
+        assert pairs(index.search(codes[-1:], 1))[0][0][1] == 0
+        index.add(["new"], codes[:1])
+        assert "new" in {hit.key for hit in index.search_radius(codes[0], 0)[0]}
+    assert path.read_bytes()[: len(good) + 3] == good + codes[0].tobytes()
+    with ddh.index.open(folder) as index:
+        assert len(index) == ROWS + 1
+
+
+def test_damage_among_deleted_rows_does_not_bring_them_back(folder):
+    codes = fill(folder, 1000)
+    with ddh.index.open(folder) as index:
+        index.delete([f"k{i}" for i in range(0, 1000, 3)])
+    flip(page_file(folder), 0)
+    with ddh.index.open(folder) as index:
+        found = {row.key for row in index.items()}
+        assert found == {f"k{i}" for i in range(1000) if i % 3}
+        every = index.search_radius(np.zeros(3, np.uint8), 24)[0]
+        assert {hit.key for hit in every} == found
+        assert index.search(codes[1], 1)[0][0].distance == 0
+    with ddh.index.open(folder) as index:  # the rebuilt block has its new checksum
+        assert len(index.search(codes[1], 2000)[0]) == len(found)
+
+
+def test_a_page_file_that_vanishes_while_open_is_made_again(folder):
+    codes = fill(folder, 100)
+    with ddh.index.open(folder) as one, ddh.index.open(folder) as other:
+        page_file(folder).unlink()
+        assert one.search(codes[5], 1)[0][0].key == "k5"  # still mapped
+        one.add(["new"], codes[5:6])
+        for index in (one, other):
+            assert {hit.key for hit in index.search_radius(codes[5], 0)[0]} >= {"k5", "new"}
+    assert page_file(folder).stat().st_size == 101 * 3
+
+
+def test_compaction_keeps_every_answer_and_gives_room_back(folder):
+    codes = fill(folder)
+    queries = random_codes(np.random.default_rng(1), 4, 24)
+    with ddh.index.open(folder) as index, ddh.index.open(folder) as other:
+        index.delete([f"k{i}" for i in range(ROWS) if i % 10])
+        before = index.search(queries, 50), index.search_radius(queries, 6)
+        assert other.search(queries, 50) == before[0]
+        large = index.info()
+        assert large.deleted == ROWS - len(index)
+        index.compact()
+        small = index.info()
+        assert small.deleted == 0
+        assert small.disk_bytes < large.disk_bytes / 4
+        assert (index.search(queries, 50), index.search_radius(queries, 6)) == before
+        assert other.search(queries, 50) == before[0]
+        assert page_file(folder).stat().st_size == 3 * len(index)
+        other.add(["after"], codes[:1])
+        assert "after" in {hit.key for hit in index.search_radius(codes[0], 0)[0]}
+        index.compact()  # nothing to do
+
+
+def test_a_compaction_that_was_cut_off_leaves_no_trace(folder):
+    codes = fill(folder, 1000)
+    with ddh.index.open(folder) as index:
+        index.delete([f"k{i}" for i in range(500)])
+        next_file = index._store.pages(2).path
+        next_file.write_bytes(b"half of a new page file")
+        index.compact()
+        assert next_file.stat().st_size == 500 * 3
+    stale = folder / "codes-000001.pages"  # what a kill right after the commit leaves behind
+    stale.write_bytes(b"old")
+    with ddh.index.open(folder) as index:
+        assert index.search(codes[700], 1)[0][0].distance == 0
+        assert not stale.exists()
+
+
+def test_a_failed_write_changes_nothing(folder, monkeypatch):
+    codes = fill(folder, 50)
+    with ddh.index.open(folder) as index:
+        monkeypatch.setattr(index, "_insert", lambda *arguments: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            index.add(["x"], codes[:1])
+        with pytest.raises(ZeroDivisionError):
+            index.upsert(["k1"], codes[:1])
+        monkeypatch.undo()
+        assert len(index) == 50
+        index.add(["y"], ~codes[:1])
+        assert pairs(index.search(~codes[:1], 1)) == [[("y", 0)]]
+        assert index.get("k1").code.tolist() == codes[1].tolist()
+    with ddh.index.open(folder) as index:
+        assert [row.key for row in index.items()] == [*(f"k{i}" for i in range(50)), "y"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_search_past_deleted_rows_equals_the_oracle(data):
+    """The scan alone, over any pattern of deleted and chosen slots."""
+    bits = data.draw(st.integers(1, 40))
+    n = data.draw(st.integers(1, 120))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    codes = random_codes(rng, n, bits, 0.2)
+    dead = rng.random(n) < data.draw(st.sampled_from([0.0, 0.1, 0.5, 0.9, 1.0]))
+    queries = random_codes(rng, 3, bits, 0.2)
+    k = data.draw(st.integers(1, n + 2))
+    radius = data.draw(st.integers(0, bits))
+    oracle = Oracle(bits)
+    live = np.flatnonzero(~dead)
+    oracle.write([str(slot) for slot in live], codes[live])
+    out = scan.Tombstones(np.packbits(dead), n, int(dead.sum()))
+    found = scan.nearest(queries, codes, k, out)
+    assert listed(zip(*found, strict=True)) == oracle.search(queries, k)
+    assert listed(scan.within(queries, codes, radius, out)) == oracle.search_radius(queries, radius)
+    chunks = np.array_split(live, 3)
+    found = scan.nearest_among(queries, codes, k, chunks)
+    assert listed(zip(*found, strict=True)) == oracle.search(queries, k)
+    found = scan.within_among(queries, codes, radius, chunks)
+    assert listed(found) == oracle.search_radius(queries, radius)
+
+
+def listed(answers):
+    return [
+        [(str(slot), int(distance)) for distance, slot in zip(*answer, strict=True)]
+        for answer in answers
+    ]
+
+
+def test_a_thousand_deleted_copies_do_not_hide_the_live_one(folder, monkeypatch):
+    """Upserts of one key leave dead rows at distance 0; both ways past them are taken."""
+    code = np.array([[1, 2, 3]], np.uint8)
+    with ddh.index.open(folder, bits=24) as index:
+        index.add([f"other{i}" for i in range(3000)], np.repeat(~code, 3000, axis=0))
+        for _ in range(300):
+            index.upsert(["same"], code)
+        index.add(["far"], ~code ^ 1)
+        expected = [("same", 0), ("far", 21)]
+        assert pairs(index.search(code, 2)) == [expected]
+        monkeypatch.setattr(scan, "DEEPEST", 4)
+        assert pairs(index.search(code, 2)) == [expected]
+
+
+def test_two_processes_adding_at_once_lose_nothing(folder):
+    ddh.index.open(folder, bits=32).close()
+    script = """
+import sys, numpy as np, ddh.index
+name, folder = sys.argv[1:]
+rng = np.random.default_rng(int(name))
+with ddh.index.open(folder) as index:
+    for batch in range(40):
+        keys = [f"{name}-{batch}-{i}" for i in range(25)]
+        index.add(keys, np.stack([np.frombuffer(hash_of(k), np.uint8) for k in keys]))
+""".replace("hash_of(k)", "__import__('hashlib').blake2b(k.encode(), digest_size=4).digest()")
+    writers = [
+        subprocess.Popen([sys.executable, "-c", script, name, folder], stderr=subprocess.PIPE)
+        for name in "12"
+    ]
+    for writer in writers:
+        assert writer.wait(120) == 0, writer.stderr.read().decode()
+    import hashlib
+
+    with ddh.index.open(folder) as index:
+        rows = list(index.items())
+        assert {row.key for row in rows} == {
+            f"{name}-{batch}-{i}" for name in "12" for batch in range(40) for i in range(25)
+        }
+        for row in rows:
+            assert row.code.tobytes() == hashlib.blake2b(row.key.encode(), digest_size=4).digest()
+        np.testing.assert_array_equal(
+            np.fromfile(page_file(folder), np.uint8).reshape(-1, 4), [row.code for row in rows]
+        )
+
+
+def test_places_that_are_no_index_are_refused(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InputError, match="is a file"):
+        ddh.index.open(tmp_path / "file", bits=8)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "photo.jpg").write_text("x")
+    with pytest.raises(InputError, match="other things in it"):
+        ddh.index.open(tmp_path / "folder", bits=8)
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "rows.sqlite").write_text("this is no database at all" * 100)
+    with pytest.raises(DDHError, match="not a sound SQLite database"):
+        ddh.index.open(tmp_path / "bad", bits=8)
+    with pytest.raises(InputError, match="1 to 4096 bits"):
+        ddh.index.open(tmp_path / "new", bits=5000)
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_index_of_a_later_format_is_refused(folder):
+    fill(folder, 1)
+    db = sqlite3.connect(folder / "rows.sqlite")
+    db.execute("UPDATE facts SET value = '99' WHERE name = 'format'")
+    db.commit()
+    db.close()
+    with pytest.raises(InputError, match="format 99"):
+        ddh.index.open(folder)
+
+
+def test_searching_never_imports_torch(folder):
+    fill(folder, 10)
+    script = """
+import sys
+import ddh.index
+with ddh.index.open(sys.argv[1]) as index:
+    code = next(index.items()).code
+    assert index.search(code, 3)[0][0].distance == 0
+    assert index.search_radius(code, 0)
+    index.duplicates(2)
+assert "torch" not in sys.modules
+assert "sklearn" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", script, folder], check=True)
