@@ -4,6 +4,7 @@ import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +53,7 @@ def read_features(path: Path) -> FeatureSet:
     try:
         with np.load(path, allow_pickle=False) as file:
             content = {name: file[name] for name in file.files}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, BadZipFile) as error:
         raise InputError(f"{path} is not an .npz file of arrays: {error}") from error
     if missing := {"features", "labels"} - content.keys():
         raise InputError(f"{path} lacks {' and '.join(sorted(missing))}")

@@ -76,8 +76,7 @@ def fig2(sizes: str, expansions: str, **shared: Any) -> None:
         figures=[_draw(folder, points, over) for over in OVER],
     )
     outcome.write(folder)
-    click.echo(outcome.markdown())
-    click.echo(f"written to {folder}", err=True)
+    outcome.show(folder, options.as_json)
 
 
 def measure_labels(

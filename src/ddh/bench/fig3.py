@@ -60,8 +60,7 @@ def fig3(bits: str, **shared: Any) -> None:
         figures=[_draw(folder, cells, one, kind) for kind in KINDS for one in bench.bits],
     )
     outcome.write(folder)
-    click.echo(outcome.markdown())
-    click.echo(f"written to {folder}", err=True)
+    outcome.show(folder, options.as_json)
 
 
 def _draw(folder: Any, cells: list[Cell], bits: int, kind: str) -> dict[str, str]:

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from ddh.errors import InputError
+from ddh.output import json_option, quiet_option
 
 Command = Callable[..., Any]
 
@@ -69,6 +70,7 @@ class BenchOptions:
     seeds: str
     methods: str | None
     changes: tuple[str, ...]
+    as_json: bool
 
     @property
     def seed_numbers(self) -> tuple[int, ...]:
@@ -91,10 +93,10 @@ class BenchOptions:
 
 
 def shared_options(command: Command) -> Command:
-    """--data, --output, --features and so on."""
+    """--data, --output, --features and so on, --json and --quiet."""
     for option in reversed(_SHARED):
         command = option(command)
-    return command
+    return quiet_option(json_option(command))
 
 
 def bits_option(default: str) -> Callable[[Command], Command]:

@@ -124,13 +124,12 @@ def _section(outcome: Outcome, folder: Path) -> str:
 
 
 def _table(table: Table) -> str:
-    marked = {tuple(place) for place in table.best}
     head = "".join(f"<th>{escape(name)}</th>" for name in table.columns)
     body = ""
     for i, row in enumerate(table.rows):
         cells = [
             f'<td class="best">{escape(cell)}</td>'
-            if (i, j) in marked
+            if (i, j) in table.best
             else f"<td>{escape(cell)}</td>"
             for j, cell in enumerate(row)
         ]

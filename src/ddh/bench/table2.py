@@ -51,5 +51,4 @@ def table2(bits: str, **shared: Any) -> None:
         "ones.",
     ).only(options.methods)
     outcome = bench.run(cifar10_task(options, store), store, options.device)
-    click.echo(outcome.markdown())
-    click.echo(f"written to {store.folder('table2')}", err=True)
+    outcome.show(store.folder("table2"), options.as_json)

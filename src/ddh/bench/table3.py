@@ -54,5 +54,4 @@ def table3(bits: str, labelled: int, **shared: Any) -> None:
         "not say how many its rows saw.",
     ).only(options.methods)
     outcome = bench.run(cifar10_task(options, store), store, options.device)
-    click.echo(outcome.markdown())
-    click.echo(f"written to {store.folder('table3')}", err=True)
+    outcome.show(store.folder("table3"), options.as_json)

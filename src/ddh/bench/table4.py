@@ -67,5 +67,4 @@ def table4(
         training=training,
     )
     outcome = bench.run(task, store, options.device)
-    click.echo(outcome.markdown())
-    click.echo(f"written to {store.folder('table4')}", err=True)
+    outcome.show(store.folder("table4"), options.as_json)

@@ -60,5 +60,4 @@ def table5(
         training=training,
     )
     outcome = bench.run(task, store, options.device)
-    click.echo(outcome.markdown())
-    click.echo(f"written to {store.folder('table5')}", err=True)
+    outcome.show(store.folder("table5"), options.as_json)

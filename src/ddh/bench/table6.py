@@ -1,8 +1,6 @@
 """Table 6 of the paper: recognition on Oxford-17 with a support vector machine."""
 
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,39 +11,18 @@ from numpy.typing import NDArray
 from ddh.bench.features import FeatureSet, compute_features, read_features
 from ddh.bench.options import BenchOptions, command_line, shared_options, whole_numbers
 from ddh.bench.paper import TABLE6
-from ddh.bench.plots import drawing, style
+from ddh.bench.plots import INK, drawing, style
+from ddh.bench.recognition_rows import (
+    Result,
+    descriptor_rows,
+    hash_rows,
+    real_row,
+    split_digest,
+)
 from ddh.bench.store import Store
 from ddh.bench.writing import Outcome, Table
-from ddh.descriptors import DESCRIPTORS, Vocabulary, descriptor, extract
 from ddh.errors import DDHWarning, InputError
-from ddh.evaluation import recognise
-from ddh.evaluation.protocol import digest
 from ddh.images import LabelledImages, Split, flowers17, flowers17_splits
-from ddh.progress import bar
-
-VERSION = 1
-METHODS: tuple[str, ...] = ("LSH", "ITQ", "DeepBit", "DDH")
-
-
-@dataclass(frozen=True)
-class Result:
-    """A row of the table: one entry for each split (and seed)."""
-
-    label: str
-    runs: list[dict[str, Any]]
-
-    def mean(self, name: str) -> float:
-        """Mean over splits and seeds."""
-        return float(np.mean([run[name] for run in self.runs]))
-
-    def deviation(self) -> float:
-        """Deviation of the accuracy over splits, each the mean of its seeds."""
-        splits = sorted({run["split"] for run in self.runs})
-        means = [
-            np.mean([run["accuracy"] for run in self.runs if run["split"] == split])
-            for split in splits
-        ]
-        return float(np.std(means, ddof=1)) if len(means) > 1 else 0.0
 
 
 @click.command(short_help="Table 6: recognition on Oxford-17.")
@@ -68,6 +45,8 @@ def table6(bits: str, with_descriptors: bool, **shared: Any) -> None:
     ddh bench table6 --data DIR --no-descriptors --methods ITQ,DDH
     """
     options = BenchOptions(**shared)
+    if options.subset is not None:
+        raise InputError("table6 needs all flowers of each class: leave --subset out")
     store = Store(options.output)
     lengths = whole_numbers(bits, "bits")
     data, splits, warning = _flowers(options)
@@ -79,8 +58,7 @@ def table6(bits: str, with_descriptors: bool, **shared: Any) -> None:
     results.append(real_row(store, found, splits))
     outcome = _outcome(store, results, found, splits, warning)
     outcome.write(store.folder("table6"))
-    click.echo(outcome.markdown())
-    click.echo(f"written to {store.folder('table6')}", err=True)
+    outcome.show(store.folder("table6"), options.as_json)
 
 
 def _flowers(options: BenchOptions) -> tuple[LabelledImages | None, tuple[Split, ...], str]:
@@ -135,122 +113,6 @@ def _features(options: BenchOptions, store: Store, data: LabelledImages | None) 
     )
 
 
-def _split_digest(split: Split) -> str:
-    return digest(split.train, split.validation, split.test)
-
-
-def _recognition(
-    features: NDArray[Any], labels: NDArray[Any], split: Split, kernel: Any
-) -> dict[str, Any]:
-    parts = [(features[rows], labels[rows]) for rows in (split.train, split.validation, split.test)]
-    found = recognise(*parts, kernel=kernel)  # type: ignore[arg-type]
-    return {
-        "accuracy": found.accuracy,
-        "validation": found.validation_accuracy,
-        "C": found.C,
-        "fit_seconds": found.fit_seconds,
-        "predict_seconds": found.predict_seconds,
-        "kernel": kernel,
-    }
-
-
-def descriptor_rows(store: Store, data: LabelledImages, splits: tuple[Split, ...]) -> list[Result]:
-    """The paper's seven hand-crafted rows; vocabularies are learned on training images only."""
-    images = digest(np.array(list(data.images.names)))
-    kinds = [descriptor(name) for name in DESCRIPTORS]
-    local: dict[str, Any] = {}
-
-    def one(name: str, split: Split) -> dict[str, Any]:
-        if not local:
-            cache = store.root / "features" / f"descriptors-{images}"
-            local.update(extract(kinds, data.images, cache=cache))
-        words = descriptor(name).words
-        vocabulary = Vocabulary(words).fit(local[name], split.train)
-        histograms = vocabulary.histograms(local[name])
-        return _recognition(histograms, data.labels, split, "chi-square")
-
-    results = []
-    with bar("Descriptors", total=len(kinds) * len(splits), unit="run") as progress:
-        for kind in kinds:
-            runs = []
-            for split in splits:
-                key = {"version": VERSION, "images": images, "descriptor": kind.name}
-                key |= {"words": str(kind.words), "split": _split_digest(split)}
-                run = store.measure(f"{kind.name}-svm", key, _later(one, kind.name, split))
-                runs.append({**run, "split": split.name})
-                progress.update()
-            results.append(Result(kind.name, runs))
-    return results
-
-
-def _later(compute: Callable[..., dict[str, Any]], *values: Any) -> Callable[[], dict[str, Any]]:
-    return lambda: compute(*values)
-
-
-def hash_rows(
-    store: Store,
-    found: FeatureSet,
-    splits: tuple[Split, ...],
-    lengths: tuple[int, ...],
-    options: BenchOptions,
-) -> list[Result]:
-    """Linear SVMs on the bits of each method; the hash functions saw training images only."""
-    from ddh.hashers import create
-
-    wanted = METHODS
-    if options.methods is not None:
-        chosen = {name.strip().lower() for name in options.methods.split(",")}
-        wanted = tuple(name for name in METHODS if name.lower() in chosen)
-        if len(wanted) < len(chosen):
-            raise InputError(f"the hashing rows of table6 are {', '.join(METHODS)}")
-    features = _unit(found.features)
-
-    def one(method: str, bits: int, seed: int, split: Split) -> dict[str, Any]:
-        settings = options.settings.get(method, {})
-        hasher = create(method, bits=bits, **{"random_state": seed, **settings})
-        if "device" in hasher.get_params():
-            hasher.set_params(device=options.device)
-        hasher.fit(features[split.train])
-        return _recognition(hasher.transform(features), found.labels, split, "linear")
-
-    jobs = [(method, bits) for method in wanted for bits in lengths]
-    results = []
-    total = len(jobs) * len(splits) * len(options.seed_numbers)
-    with bar("Codes", total=total, unit="run") as progress:
-        for method, bits in jobs:
-            runs = []
-            for split in splits:
-                for seed in options.seed_numbers:
-                    progress.set_postfix_str(f"{method}, {bits} bits")
-                    key = {"version": VERSION, "features": found.digest, "method": method}
-                    key |= {"bits": bits, "seed": seed, "split": _split_digest(split)}
-                    key |= {"settings": options.settings.get(method, {})}
-                    compute = _later(one, method, bits, seed, split)
-                    run = store.measure(f"{method}-{bits}-{seed}-svm", key, compute)
-                    runs.append({**run, "split": split.name, "seed": seed})
-                    progress.update()
-            results.append(Result(f"{method} ({bits} bits)", runs))
-    return results
-
-
-def real_row(store: Store, found: FeatureSet, splits: tuple[Split, ...]) -> Result:
-    """A linear SVM on the real-valued features that the codes were made from."""
-    features = _unit(found.features)
-    runs = []
-    for split in splits:
-        key = {"version": VERSION, "features": found.digest, "split": _split_digest(split)}
-        compute = _later(_recognition, features, found.labels, split, "linear")
-        run = store.measure("real-svm", {**key, "method": "real-valued"}, compute)
-        runs.append({**run, "split": split.name})
-    return Result(f"real-valued features ({features.shape[1]})", runs)
-
-
-def _unit(features: NDArray[Any]) -> NDArray[np.float32]:
-    values = np.asarray(features, np.float32)
-    length = np.linalg.norm(values, axis=1, keepdims=True)
-    return (values / np.where(length == 0, 1, length)).astype(np.float32)
-
-
 def _outcome(
     store: Store,
     results: list[Result],
@@ -285,7 +147,7 @@ def _outcome(
         "saw training images only. Fit time is that of the last fit, kernel included."
     )
     title = "Table 6: recognition on Oxford-17"
-    said = ", ".join(f"{split.name} ({_split_digest(split)})" for split in splits)
+    said = ", ".join(f"{split.name} ({split_digest(split)})" for split in splits)
     protocol = [
         f"data {found.data}: {warning}; splits {said}",
         f"features {found.backbone}, L2-normalised, supervised by {found.supervision}",
@@ -325,7 +187,7 @@ def _draw(folder: Path, results: list[Result]) -> dict[str, str]:
             [value for _, value in printed],
             [row for row, _ in printed],
             "x",
-            color="#1b1f24",
+            color=INK,
             label="paper",
         )
         axes.set_yticks(places, [result.label for result in results])

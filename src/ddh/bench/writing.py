@@ -8,8 +8,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import click
+
 import ddh
 from ddh.bench.store import write_whole
+from ddh.output import emit
 
 RESULTS = "results.json"
 
@@ -26,12 +29,11 @@ class Table:
 
     def markdown(self) -> str:
         """GitHub-flavoured Markdown."""
-        marked = {tuple(place) for place in self.best}
         lines = [f"### {self.title}", ""]
         lines.append("| " + " | ".join(self.columns) + " |")
         lines.append("|" + "|".join(["---", *["---:"] * (len(self.columns) - 1)]) + "|")
         for i, row in enumerate(self.rows):
-            cells = [f"**{cell}**" if (i, j) in marked else cell for j, cell in enumerate(row)]
+            cells = [f"**{cell}**" if (i, j) in self.best else cell for j, cell in enumerate(row)]
             lines.append("| " + " | ".join(cells) + " |")
         if self.note:
             lines += ["", self.note]
@@ -57,10 +59,18 @@ class Outcome:
 
     def write(self, folder: Path) -> None:
         """results.json, results.csv and table.md in the bench's folder."""
-        content = {"library": ddh.__version__, **asdict(self)}
-        write_whole(folder / RESULTS, json.dumps(content, indent=1).encode())
+        write_whole(folder / RESULTS, json.dumps(self.as_dict(), indent=1).encode())
         write_whole(folder / "results.csv", _csv(self.records).encode())
         write_whole(folder / "table.md", self.markdown().encode())
+
+    def show(self, folder: Path, as_json: bool) -> None:
+        """Print the page, or all of it as JSON, and where it was written."""
+        emit(self.as_dict(), self.markdown(), as_json)
+        click.echo(f"written to {folder}", err=True)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON, with the version of the library."""
+        return {"library": ddh.__version__, **asdict(self)}
 
     def markdown(self) -> str:
         """The page of this bench."""
@@ -75,6 +85,8 @@ class Outcome:
         """What `write` wrote."""
         content = json.loads((folder / RESULTS).read_text())
         content.pop("library")
+        for table in content["tables"]:
+            table["best"] = [tuple(place) for place in table["best"]]
         content["tables"] = [Table(**table) for table in content["tables"]]
         return cls(**content)
 

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,7 +108,7 @@ def _load(
         try:
             with np.load(_file(folder, kind.name, start)) as data:
                 part = LocalFeatures(data["vectors"], data["starts"])
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, BadZipFile):
             continue  # not there, or cut short by an interruption: made again
         if len(part) == images:
             found[kind.name] = part

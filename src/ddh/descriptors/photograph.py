@@ -12,10 +12,12 @@ from ddh.descriptors.opencv import opencv
 
 # Nilsback & Zisserman scale each photograph so that its smallest side has 500 pixels.
 SHORTER_SIDE = 500
+# No side grows longer than four times that: a strip of pixels stays a strip.
+LONGEST = 4
 
 
 class Photograph:
-    """RGB pixels with a shorter side of 500, and what is computed from them when it is asked."""
+    """RGB pixels with a shorter side of 500 (less in strips), and what is computed from them."""
 
     def __init__(self, image: Image.Image | NDArray[np.uint8]) -> None:
         self.rgb = scaled(np.asarray(image), SHORTER_SIDE)
@@ -53,10 +55,10 @@ class Photograph:
 
 
 def scaled(rgb: NDArray[Any], shorter_side: int) -> NDArray[np.uint8]:
-    """The picture with a shorter side of `shorter_side` pixels."""
+    """The picture with a shorter side of `shorter_side` pixels, the longer at most 4 times that."""
     cv2 = opencv()
     height, width = rgb.shape[:2]
-    factor = shorter_side / min(height, width)
+    factor = min(shorter_side / min(height, width), LONGEST * shorter_side / max(height, width))
     if factor == 1:
         return np.ascontiguousarray(rgb)
     size = (max(1, round(width * factor)), max(1, round(height * factor)))

@@ -2,7 +2,8 @@
 
 38 filters: edges and bars at three scales and six orientations, a Gaussian and a Laplacian of
 Gaussian. Of each edge and bar the largest response over the orientations is kept: 8 values a
-pixel that do not change when the flower turns.
+pixel that do not change when the flower turns. An edge turned by 180 degrees only changes sign,
+so of edges the size of the response counts.
 """
 
 from functools import cache
@@ -44,8 +45,9 @@ def mr8(grey: NDArray[np.uint8]) -> NDArray[np.float32]:
     def respond(kernel: NDArray[np.float32]) -> NDArray[np.float32]:
         return cv2.filter2D(image, cv2.CV_32F, kernel, borderType=cv2.BORDER_REFLECT)
 
-    oriented, isotropic = filter_bank()
-    responses = [np.max([respond(kernel) for kernel in group], axis=0) for group in oriented]
+    edges, bars, isotropic = filter_bank()
+    responses = [np.max([np.abs(respond(kernel)) for kernel in group], axis=0) for group in edges]
+    responses += [np.max([respond(kernel) for kernel in group], axis=0) for group in bars]
     responses += [respond(kernel) for kernel in isotropic]
     stacked = np.stack(responses, axis=-1)
     # Weber's law: F <- F log(1 + |F| / 0.03) / |F|
@@ -53,20 +55,23 @@ def mr8(grey: NDArray[np.uint8]) -> NDArray[np.float32]:
     return stacked * (np.log1p(length / WEBER) / np.maximum(length, 1e-12)).astype(np.float32)
 
 
+Filters = list[NDArray[np.float32]]
+
+
 @cache
-def filter_bank() -> tuple[list[list[NDArray[np.float32]]], list[NDArray[np.float32]]]:
-    """(six groups of six oriented filters: edges, then bars, by scale; Gaussian and LoG)."""
+def filter_bank() -> tuple[list[Filters], list[Filters], Filters]:
+    """(edges: six orientations at each of three scales, bars likewise, Gaussian and LoG)."""
     half = SUPPORT // 2
     x, y = np.meshgrid(np.arange(-half, half + 1), np.arange(half, -half - 1, -1))
-    oriented = [
-        [_oriented(x, y, scale, np.pi * turn / ORIENTATIONS, order) for turn in range(ORIENTATIONS)]
+    angles = [np.pi * turn / ORIENTATIONS for turn in range(ORIENTATIONS)]
+    edges, bars = (
+        [[_oriented(x, y, scale, angle, order) for angle in angles] for scale in SCALES]
         for order in (1, 2)
-        for scale in SCALES
-    ]
+    )
     square, variance = x**2 + y**2, ISOTROPIC_SCALE**2
     gaussian = np.exp(-square / (2 * variance))
     laplacian = gaussian * (square - 2 * variance) / variance**2
-    return oriented, [_normalised(gaussian), _normalised(laplacian)]
+    return edges, bars, [_normalised(gaussian), _normalised(laplacian)]
 
 
 def _oriented(

@@ -1,0 +1,126 @@
+"""`ddh evaluate` on pictures in folders, on code files, and with a protocol by name."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from PIL import Image
+
+import ddh
+from ddh.cli import cli
+from ddh.cli.labels import classes_of
+from ddh.errors import InputError
+from ddh.evaluation import mean_average_precision
+from ddh.images import digits
+
+
+def run(*words):
+    return CliRunner().invoke(cli, [str(word) for word in words], catch_exceptions=False)
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """(queries, database, model): digits in one folder a class, and 16-bit codes for them."""
+    root = tmp_path_factory.mktemp("photos")
+    data = digits()
+    rows = [np.flatnonzero(data.labels == number)[:14] for number in range(4)]
+    for number, members in enumerate(rows):
+        for place, row in enumerate(members):
+            side = "queries" if place < 4 else "database"
+            folder = root / side / f"digit{number}"
+            folder.mkdir(parents=True, exist_ok=True)
+            image = data.images.read(int(row)).resize((32, 32), Image.Resampling.BILINEAR)
+            image.save(folder / f"{row}.png")
+    model = ddh.DDH(bits=16, backbone="efficientnet-lite0", size=32, epochs=3, k1=4, k2=2)
+    model.fit(root / "database").save(root / "m.ddh")
+    return root / "queries", root / "database", root / "m.ddh"
+
+
+def test_folders_are_classes(photos):
+    queries, database, model = photos
+    result = run("evaluate", queries, database, "-m", model, "--json", "-k", 20)
+    scores = json.loads(result.stdout)["scores"]
+    hasher = ddh.load(model)
+    labels = np.repeat(np.arange(4), 4), np.repeat(np.arange(4), 10)
+    codes = hasher.transform(queries), hasher.transform(database)
+    expected = mean_average_precision(*codes, *labels, k=20)
+    assert scores["expected"]["value"] == pytest.approx(float(expected))
+    legacy = mean_average_precision(*codes, *labels, k=20, ties="legacy")
+    assert scores["legacy"]["value"] == pytest.approx(float(legacy))
+    protocol = scores["expected"]["protocol"]
+    assert protocol["queries"] == 16
+    assert "efficientnet-lite0 at 32 px" in protocol["backbone"]
+    assert hasher.model_id in protocol["backbone"]
+
+
+def test_text_says_the_protocol_with_the_scores(photos):
+    queries, database, model = photos
+    text = run("evaluate", queries, database, "-m", model, "--denominator", "min(R, k)").stdout
+    for part in ("mAP@1000", "legacy", "precision within radius 2", "measured on: data queries"):
+        assert part in text
+    assert "denominator min(R, k)" in text
+
+
+def test_code_files_and_labels_from_a_table(photos, tmp_path):
+    queries, database, model = photos
+    for name, folder in (("q", queries), ("d", database)):
+        run("encode", folder, "-m", model, "-o", tmp_path / f"{name}.npz")
+    words = ["evaluate", tmp_path / "q.npz", tmp_path / "d.npz", "--json"]
+    by_folder = json.loads(run(*words).stdout)["scores"]
+    names = [
+        path.relative_to(folder)
+        for folder in (queries, database)
+        for path in sorted(folder.rglob("*.png"))
+    ]
+    with (tmp_path / "labels.csv").open("w", newline="") as stream:
+        csv.writer(stream).writerows([name.as_posix(), name.parts[0]] for name in names)
+    by_table = json.loads(run(*words, "--labels", tmp_path / "labels.csv").stdout)["scores"]
+    assert by_table["expected"]["value"] == by_folder["expected"]["value"]
+
+
+def test_code_files_of_two_models_are_refused(tmp_path):
+    for name, model in (("q", "a"), ("d", "b")):
+        np.savez(
+            tmp_path / f"{name}.npz",
+            codes=np.zeros((1, 1), np.uint8),
+            bits=8,
+            names=np.array(["c/1.png"]),
+            model_id=model,
+        )
+    with pytest.raises(InputError, match="encode both with one model"):
+        run("evaluate", tmp_path / "q.npz", tmp_path / "d.npz")
+    (tmp_path / "broken.npz").write_bytes(b"no")
+    with pytest.raises(InputError, match="not a file that `ddh encode` wrote"):
+        run("evaluate", tmp_path / "broken.npz", tmp_path / "d.npz")
+
+
+def test_a_query_in_the_database_is_refused(photos):
+    _, database, model = photos
+    with pytest.raises(InputError, match="also in the database"):
+        run("evaluate", database, database, "-m", model)
+
+
+def test_misuse_is_named(photos, monkeypatch, tmp_path):
+    monkeypatch.delenv("DDH_DATA", raising=False)
+    queries, database, model = photos
+    with pytest.raises(InputError, match="give QUERIES and DATABASE"):
+        run("evaluate")
+    with pytest.raises(InputError, match="goes with -m MODEL and --data"):
+        run("evaluate", "--protocol", "cifar10-10k-50k")
+    with pytest.raises(InputError, match="with -m MODEL"):
+        run("evaluate", queries, database)
+    with pytest.raises(InputError, match="no CIFAR-10 batches"):
+        run("evaluate", "-m", model, "--protocol", "cifar10-10k-50k", "--data", tmp_path)
+
+
+def test_several_labels_make_a_matrix(tmp_path):
+    table = tmp_path / "labels.csv"
+    table.write_text("a.jpg,sky;sea\nb.jpg,sea\n")
+    assert classes_of(["a.jpg", "b.jpg"], table).tolist() == [[1, 1], [1, 0]]
+    with pytest.raises(InputError, match=r"no label for 1 images, the first is 'c\.jpg'"):
+        classes_of(["a.jpg", "c.jpg"], table)
+    with pytest.raises(InputError, match="in no folder that could be its class"):
+        classes_of(["a.jpg"], None)
+    assert classes_of(["x/1.jpg", "y/z/2.jpg", "x/3.jpg"], None).tolist() == [0, 1, 0]
