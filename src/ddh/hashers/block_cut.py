@@ -21,6 +21,8 @@ def minimum_energy(couplings: NDArray[np.int64], fields: NDArray[np.int64]) -> N
     # z_i = -1 costs -2 fields_i more than z_i = +1
     capacity[source, :n] = np.maximum(-2 * fields, 0)
     capacity[:n, sink] = np.maximum(2 * fields, 0)
+    if capacity.max() > np.iinfo(np.int32).max:
+        raise OverflowError("the energy does not fit into 32-bit flows: use fewer rows or bits")
     graph = scipy.sparse.csr_array(capacity.astype(np.int32))
     residual = graph - maximum_flow(graph, source, sink).flow
     residual.eliminate_zeros()

@@ -6,9 +6,9 @@ import numpy as np
 import scipy.special
 from numpy.typing import NDArray
 
-from ddh.hashers.base import LinearHasher
+from ddh.hashers.base import LinearHasher, sgn
 from ddh.hashers.label_pairs import indicators, labelled_rows
-from ddh.hashers.linear_algebra import centred_blocks, column_means, solve_ridge
+from ddh.hashers.linear_algebra import Ridge, column_means
 from ddh.progress import track
 
 # the paper takes as many columns as bits, which is too noisy for short codes
@@ -56,7 +56,7 @@ class LFH(LinearHasher):
             X = X[rows]
         U = self._latent_factors(indicators(y)[rows], rng)
         self.mean_ = column_means(X)
-        self.projection_ = regress_codes(X, self.mean_, U, self.ridge)
+        self.projection_ = Ridge(X, self.ridge, self.mean_).coefficients(sgn(U))
 
     def _latent_factors(
         self, labels: NDArray[np.float32], rng: np.random.Generator
@@ -103,15 +103,3 @@ def pair_gradient(
     """(S - A) U_J - U / beta with A = sigma(U U_J^T / 2)."""
     A = scipy.special.expit(U @ U_J.T / 2)
     return (S_J - A) @ U_J - U / beta
-
-
-def regress_codes(
-    X: NDArray[Any], mean: NDArray[np.float64], U: NDArray[np.float64], penalty: float
-) -> NDArray[np.float64]:
-    """Ridge regression of sgn(U) on centred X."""
-    gram = np.zeros((X.shape[1], X.shape[1]))
-    moments = np.zeros((X.shape[1], U.shape[1]))
-    for rows, block in centred_blocks(X, mean):
-        gram += block.T @ block
-        moments += block.T @ np.where(U[rows] >= 0, 1, -1).astype(block.dtype)
-    return solve_ridge(gram, moments, penalty)

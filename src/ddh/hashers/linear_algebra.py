@@ -124,23 +124,34 @@ def random_rotation(size: int, rng: np.random.Generator) -> NDArray[np.float64]:
     return q * np.where(np.diag(r) < 0, -1.0, 1.0)
 
 
-def ridge(A: NDArray[np.floating], targets: NDArray[Any], penalty: float) -> NDArray[np.float64]:
-    """(A^T A + penalty I)^-1 A^T targets, summed in float64 over blocks of rows."""
-    gram = np.zeros((A.shape[1], A.shape[1]))
-    moments = np.zeros((A.shape[1], targets.shape[1]))
-    for start in range(0, len(A), BLOCK_ROWS):
-        block = A[start : start + BLOCK_ROWS]
-        gram += block.T @ block
-        moments += block.T @ targets[start : start + BLOCK_ROWS].astype(A.dtype)
-    return solve_ridge(gram, moments, penalty)
+class Ridge:
+    """Ridge regression on the columns of A - centre: (A^T A + penalty I)^-1 A^T targets.
 
+    A is factored once, for as many targets as there are. In float64 throughout, block by block:
+    the rounding of a float32 product can outweigh a small penalty.
+    """
 
-def solve_ridge(
-    gram: NDArray[np.float64], moments: NDArray[np.float64], penalty: float
-) -> NDArray[np.float64]:
-    """(gram + penalty I)^-1 moments for a positive penalty."""
-    regular = gram + penalty * np.eye(len(gram))
-    return scipy.linalg.solve(regular, moments, assume_a="pos")
+    def __init__(
+        self, A: NDArray[np.floating], penalty: float, centre: NDArray[np.float64] | float = 0.0
+    ) -> None:
+        self.A = A
+        self.centre = centre
+        gram = penalty * np.eye(A.shape[1])
+        for _, block in self._blocks():
+            gram += block.T @ block
+        self.factor = scipy.linalg.cho_factor(gram, overwrite_a=True)
+
+    def _blocks(self) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+        for start in range(0, len(self.A), BLOCK_ROWS):
+            rows = slice(start, start + BLOCK_ROWS)
+            yield rows, self.A[rows].astype(np.float64) - self.centre
+
+    def coefficients(self, targets: NDArray[Any]) -> NDArray[np.float64]:
+        """(columns of A, columns of targets)."""
+        moments = np.zeros((self.A.shape[1], targets.shape[1]))
+        for rows, block in self._blocks():
+            moments += block.T @ targets[rows]
+        return scipy.linalg.cho_solve(self.factor, moments)
 
 
 def halving_thresholds(values: NDArray[np.floating]) -> NDArray[np.float64]:

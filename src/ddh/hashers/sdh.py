@@ -9,7 +9,7 @@ from ddh.errors import InputError
 from ddh.hashers.base import Hasher
 from ddh.hashers.kernel_features import draw_anchors, gaussian_kernel, mean_squared_distance
 from ddh.hashers.label_pairs import indicators, labelled_rows
-from ddh.hashers.linear_algebra import BLOCK_ROWS, column_means, ridge
+from ddh.hashers.linear_algebra import BLOCK_ROWS, Ridge, column_means
 from ddh.progress import track
 
 
@@ -69,12 +69,13 @@ class SDH(Hasher):
         self.width_ = self.width or mean_squared_distance(X, self.mean_, self.anchors_)
         Phi = self._kernel_float32(X)
         B = np.where(rng.standard_normal((len(X), self.bits)) >= 0, 1, -1).astype(np.float32)
-        P = ridge(Phi, B, self.hash_ridge)
+        hash_functions = Ridge(Phi, self.hash_ridge)
+        P = hash_functions.coefficients(B)
         for _ in track(range(self.iterations), "Discrete codes"):
-            W = ridge(B, Y, self.class_ridge).astype(np.float32)
+            W = Ridge(B, self.class_ridge).coefficients(Y).astype(np.float32)
             Q = self.nu * (Phi @ P.astype(np.float32)) + Y @ W.T
             B = discrete_codes(B, Q, W)
-            P = ridge(Phi, B, self.hash_ridge)
+            P = hash_functions.coefficients(B)
         self.projection_ = P
 
     def _kernel(self, X: NDArray[Any]) -> NDArray[np.float64]:

@@ -46,10 +46,7 @@ class SH(Hasher):
         Z = project(X, self.mean_, self.components_).astype(np.float64)
         ends = np.percentile(Z, [self.percentile, 100 - self.percentile], axis=0)
         self.lower_, sides = ends[0], ends[1] - ends[0]
-        self.axes_, modes = smoothest_modes(sides, self.bits)
-        chosen = sides[self.axes_]
-        # a box without any extent has one eigenfunction, the constant
-        self.frequencies_ = modes * np.pi / np.where(chosen > 0, chosen, np.inf)
+        self.axes_, self.frequencies_ = smoothest_modes(sides, self.bits)
 
     def _outputs(self, X: NDArray[Any]) -> NDArray[np.floating]:
         Z = (X - self.mean_) @ self.components_ - self.lower_
@@ -58,17 +55,20 @@ class SH(Hasher):
 
 def smoothest_modes(
     sides: NDArray[np.float64], count: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(axis, mode) of the `count` smallest eigenvalues (m / R_axis)^2 among one-axis modes.
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """(axis, m pi / R_axis) of the `count` smoothest one-axis modes, smoothest first.
 
-    Ties go to the earlier axis. The longest side alone offers `count` modes, so there are always
-    enough.
+    Eigenvalues grow with the frequency m pi / R; ties go to the earlier axis. The longest side
+    alone offers `count` modes, so there are always enough. A box without extent has one
+    eigenfunction, the constant, of frequency 0.
     """
-    longest = max(sides.max(), np.finfo(np.float64).tiny)
+    longest = sides.max()
+    if longest == 0:
+        return np.zeros(count, np.int64), np.zeros(count)
     modes_of_axis = np.ceil((count + 1) * sides / longest).astype(np.int64) - 1
-    modes_of_axis[np.argmax(sides)] = count
-    axes = np.repeat(np.arange(len(sides)), np.maximum(modes_of_axis, 0))
+    modes_of_axis = np.maximum(modes_of_axis, 0)
+    axes = np.repeat(np.arange(len(sides)), modes_of_axis)
     modes = np.concatenate([np.arange(1, m + 1) for m in modes_of_axis])
-    eigenvalues = (modes / np.maximum(sides[axes], np.finfo(np.float64).tiny)) ** 2
-    order = np.argsort(eigenvalues, kind="stable")[:count]
-    return axes[order].astype(np.int64), modes[order].astype(np.int64)
+    frequencies = modes * np.pi / sides[axes]
+    order = np.argsort(frequencies, kind="stable")[:count]
+    return axes[order].astype(np.int64), frequencies[order]

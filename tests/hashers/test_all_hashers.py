@@ -1,0 +1,360 @@
+"""The contract of `ddh.hashers.base`, checked on every method of the registry."""
+
+import inspect
+import json
+import pickle
+from functools import cache
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from safetensors.numpy import load_file
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+import ddh
+from ddh.codes import unpack
+from ddh.errors import DDHError, InputError
+from ddh.evaluation import mean_average_precision
+from ddh.hashers import create, method
+from ddh.hashers.base import Hasher
+from ddh.hashers.registry import MODULES
+
+METHODS = [name for name, module in MODULES.items() if find_spec(f"ddh.hashers.{module}")]
+CLASSES, PER_CLASS, DIMENSIONS = 4, 35, 16
+BITS = 10  # neither a multiple of 8 nor of the bits of a KMH subspace
+
+# Enough to learn something from 140 rows, and no more.
+QUICK = {"KMH": {"iterations": 10}, "FastH": {"trees": 5, "block_rows": 20}}
+QUICK_DEEP = {"epochs": 3}
+
+every_method = pytest.mark.parametrize("name", METHODS)
+
+
+def new(name: str, bits: int = BITS, **settings: object) -> Hasher:
+    accepted = inspect.signature(method(name).__init__).parameters
+    quick = QUICK_DEEP if "epochs" in accepted else QUICK.get(name, {})
+    if "device" in accepted:
+        quick = {**quick, "device": "cpu"}
+    return create(name, bits=bits, **{**quick, **settings})
+
+
+def clusters(seed: int = 0) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Four classes around four centres, values that float16 holds exactly."""
+    rng = np.random.default_rng(seed)
+    centres = np.random.default_rng(99).normal(0, 3, (CLASSES, DIMENSIONS))
+    y = np.repeat(np.arange(CLASSES), PER_CLASS)
+    X = centres[y] + rng.normal(0, 1, (len(y), DIMENSIONS)) + 5
+    order = rng.permutation(len(y))
+    return X[order].astype(np.float16).astype(np.float64), y[order]
+
+
+@cache
+def fitted(name: str) -> Hasher:
+    """A model on `clusters()`; tests must not change it."""
+    return new(name).fit(*clusters())
+
+
+def assert_codes(codes: NDArray[np.int8], rows: int, bits: int = BITS) -> None:
+    assert codes.dtype == np.int8
+    assert codes.shape == (rows, bits)
+    assert set(np.unique(codes)) <= {-1, 1}
+
+
+def assert_steady(model: Hasher, X: NDArray[np.floating]) -> None:
+    """Codes of rows do not depend on the rows they are encoded with."""
+    whole = model.transform(X)
+    assert_codes(whole, len(X), model.bits)
+    for size in (1, 7, 100):
+        parts = [model.transform(X[start : start + size]) for start in range(0, len(X), size)]
+        np.testing.assert_array_equal(np.concatenate(parts), whole)
+
+
+def test_every_method_is_there():
+    assert list(MODULES) == METHODS
+
+
+@every_method
+def test_describes_itself(name: str):
+    cls = method(name)
+    assert cls.kind.split()[0] in {
+        "data-independent",
+        "unsupervised",
+        "semi-supervised",
+        "supervised",
+    }
+    assert cls.labels in {"none", "optional", "required"}
+    assert cls.title
+    assert cls.paper
+    assert 1990 < cls.year < 2030
+    assert str(cls.year) in inspect.getmodule(cls).__doc__.splitlines()[0]
+
+
+@every_method
+def test_codes_are_plus_and_minus_one(name: str):
+    X, _ = clusters()
+    assert_codes(fitted(name).transform(X), len(X))
+
+
+@every_method
+def test_packed_codes_are_the_same_codes(name: str):
+    X, _ = clusters()
+    packed = fitted(name).encode(X)
+    assert packed.dtype == np.uint8
+    assert packed.shape == (len(X), 2)
+    np.testing.assert_array_equal(unpack(packed, BITS), fitted(name).transform(X))
+
+
+@every_method
+def test_neighbours_are_found_in_unseen_rows(name: str):
+    X, y = clusters()
+    queries, labels = clusters(seed=1)
+    model = fitted(name)
+    found = mean_average_precision(model.transform(queries), model.transform(X), labels, y, k=None)
+    assert float(found) > 0.4  # by chance: 0.25
+
+
+@every_method
+def test_same_seed_same_codes(name: str):
+    X, y = clusters()
+    again = new(name).fit(X, y)
+    np.testing.assert_array_equal(again.transform(X), fitted(name).transform(X))
+    assert again.model_id == fitted(name).model_id
+
+
+@every_method
+def test_training_rows_encode_the_same_out_of_sample(name: str):
+    X, _ = clusters()
+    order = np.random.default_rng(3).permutation(len(X))
+    alone = fitted(name).transform(np.ascontiguousarray(X[order]))
+    np.testing.assert_array_equal(alone, fitted(name).transform(X)[order])
+    strided = np.asfortranarray(X)[::2]
+    np.testing.assert_array_equal(fitted(name).transform(strided), fitted(name).transform(X)[::2])
+
+
+@every_method
+def test_batch_size_changes_nothing(name: str):
+    assert_steady(fitted(name), clusters()[0])
+
+
+@every_method
+def test_fit_leaves_its_input_alone(name: str):
+    X, y = clusters()
+    before = X.copy(), y.copy()
+    X.flags.writeable = y.flags.writeable = False
+    new(name).fit(X, y)
+    np.testing.assert_array_equal(X, before[0])
+    np.testing.assert_array_equal(y, before[1])
+
+
+@every_method
+def test_one_bit(name: str):
+    X, y = clusters()
+    assert_codes(new(name, bits=1).fit(X, y).transform(X), len(X), 1)
+
+
+# one direction a bit, so never more bits than dimensions
+LIMITED = {"PCAH", "KMH", "ITQ", "IsoHash", "SSH"}
+
+
+@every_method
+def test_more_bits_than_dimensions(name: str):
+    X, y = clusters()
+    model = new(name, bits=DIMENSIONS + 5)
+    if name in LIMITED:
+        with pytest.raises(InputError, match=f"{DIMENSIONS + 5} bits .* have {DIMENSIONS}"):
+            model.fit(X, y)
+    else:
+        assert_codes(model.fit(X, y).transform(X), len(X), DIMENSIONS + 5)
+
+
+@every_method
+@pytest.mark.parametrize("bits", [0, -3])
+def test_impossible_code_lengths(name: str, bits: int):
+    with pytest.raises(InputError):
+        new(name, bits=bits).fit(*clusters())
+
+
+@every_method
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_refuses_what_is_not_finite(name: str, bad: float):
+    X, y = clusters()
+    X[17, 3] = bad
+    with pytest.raises(InputError, match="row 17"):
+        new(name).fit(X, y)
+    with pytest.raises(InputError, match="row 17"):
+        fitted(name).transform(X)
+
+
+@every_method
+def test_refuses_wrong_shapes(name: str):
+    X, y = clusters()
+    with pytest.raises(InputError, match=f"{DIMENSIONS} dimensions"):
+        fitted(name).transform(X[:, 1:])
+    with pytest.raises(InputError):
+        fitted(name).transform(X[0])
+    with pytest.raises(InputError):
+        new(name).fit(X[:1], y[:1])
+
+
+@every_method
+def test_constant_columns(name: str):
+    X, y = clusters()
+    X[:, [0, 5, 6]] = 0.1, 0.0, 1e6
+    assert_steady(new(name).fit(X, y), X)
+
+
+@every_method
+def test_more_bits_than_columns_that_vary(name: str):
+    X, y = clusters()
+    X[:, 8:] = 0.3
+    assert_steady(new(name).fit(X, y), X)
+
+
+@every_method
+def test_duplicates(name: str):
+    X, y = clusters()
+    X, y = np.concatenate([X[:60], X[:60]]), np.concatenate([y[:60], y[:60]])
+    model = new(name).fit(X, y)
+    codes = model.transform(X)
+    np.testing.assert_array_equal(codes[:60], codes[60:])
+    assert_steady(model, X)
+
+
+@every_method
+def test_all_rows_equal(name: str):
+    X, y = clusters()
+    X[:] = X[0]
+    codes = new(name).fit(X, y).transform(X)
+    np.testing.assert_array_equal(codes, codes[:1].repeat(len(X), axis=0))
+
+
+@every_method
+def test_one_class_only(name: str):
+    X, y = clusters()
+    assert_steady(new(name).fit(X, np.zeros_like(y)), X)
+
+
+@every_method
+def test_float_types_agree(name: str):
+    X, y = clusters()
+    expected = fitted(name).transform(X)
+    for dtype in (np.float16, np.float32):
+        np.testing.assert_array_equal(fitted(name).transform(X.astype(dtype)), expected)
+        assert_steady(new(name).fit(X.astype(dtype), y), X.astype(dtype))
+
+
+@every_method
+def test_whole_numbers_are_features_too(name: str):
+    X, y = clusters()
+    levels = np.round(X * 8).clip(0, 255).astype(np.uint8)
+    model = new(name).fit(levels, y)
+    np.testing.assert_array_equal(model.transform(levels), model.transform(levels.astype(float)))
+
+
+@every_method
+def test_save_and_load_without_pickle(name: str, tmp_path, monkeypatch: pytest.MonkeyPatch):
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a model must not be unpickled")
+
+    X, _ = clusters()
+    model = fitted(name)
+    model_id = model.save(tmp_path / "model")
+    assert {file.name for file in (tmp_path / "model").iterdir()} == {
+        "model.json",
+        "model.safetensors",
+    }
+    description = json.loads((tmp_path / "model" / "model.json").read_text())
+    assert description["method"] == name
+    load_file(tmp_path / "model" / "model.safetensors")
+    for entry in ("load", "loads", "Unpickler"):
+        monkeypatch.setattr(pickle, entry, refuse)
+    opened = ddh.load(tmp_path / "model")
+    assert type(opened) is method(name)
+    assert opened.model_id == model_id == model.model_id
+    np.testing.assert_array_equal(opened.transform(X), model.transform(X))
+
+
+@every_method
+def test_damaged_models_are_refused(name: str, tmp_path):
+    folder = tmp_path / "model"
+    fitted(name).save(folder)
+    description = json.loads((folder / "model.json").read_text())
+    description["settings"]["no such setting"] = 1
+    (folder / "model.json").write_text(json.dumps(description))
+    with pytest.raises(DDHError):
+        ddh.load(folder)
+
+
+@every_method
+def test_parameters_and_clone(name: str):
+    model = new(name, random_state=5)
+    parameters = model.get_params()
+    assert parameters["bits"] == BITS
+    assert parameters["random_state"] == 5
+    assert list(inspect.signature(type(model).__init__).parameters)[1] == "bits"
+    copy = clone(fitted(name))
+    assert copy.get_params() == fitted(name).get_params()
+    assert not hasattr(copy, "n_features_in_")
+    assert copy.set_params(bits=BITS + 1).bits == BITS + 1
+
+
+@every_method
+def test_not_fitted(name: str, tmp_path):
+    X, _ = clusters()
+    model = new(name)
+    with pytest.raises(NotFittedError, match="fit"):
+        model.transform(X)
+    with pytest.raises(NotFittedError, match="fit"):
+        model.encode(X)
+    with pytest.raises(NotFittedError, match="fit"):
+        model.save(tmp_path / "model")
+
+
+@every_method
+def test_fitting_again_forgets_the_first_time(name: str):
+    X, y = clusters()
+    model = new(name).fit(X[:, :-2] * 2, (y + 1) % CLASSES)
+    model.fit(X, y)
+    np.testing.assert_array_equal(model.transform(X), fitted(name).transform(X))
+
+
+@every_method
+def test_labels_are_asked_for_and_checked(name: str):
+    X, y = clusters()
+    wanted = method(name).labels
+    if wanted == "required":
+        with pytest.raises(InputError, match="labels"):
+            new(name).fit(X)
+    else:
+        assert_codes(new(name).fit(X).transform(X), len(X))
+    if wanted != "none":
+        with pytest.raises(InputError, match="rows"):
+            new(name).fit(X, y[:-1])
+
+
+@every_method
+def test_names_as_labels_and_many_labels_a_row(name: str):
+    if method(name).labels == "none":
+        pytest.skip("takes no labels")
+    X, y = clusters()
+    words = np.array(["ash", "birch", "cedar", "elm"])[y]
+    np.testing.assert_array_equal(new(name).fit(X, words).transform(X), fitted(name).transform(X))
+    several = np.zeros((len(y), CLASSES + 1), int)
+    several[np.arange(len(y)), y] = 1
+    several[::5, CLASSES] = 1
+    assert_steady(new(name).fit(X, several), X)
+
+
+@every_method
+def test_rows_without_a_label(name: str):
+    if method(name).labels == "none":
+        pytest.skip("takes no labels")
+    X, y = clusters()
+    few = y.copy()
+    few[len(y) // 2 :] = -1
+    assert_codes(new(name).fit(X, few).transform(X), len(X))
+    if method(name).labels == "required":
+        with pytest.raises(InputError, match="label"):
+            new(name).fit(X, np.full_like(y, -1))
