@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ddh import codes
 from ddh.errors import InputError
 
-KERNELS = ["numpy", "faiss"]
+KERNELS = ["numpy", "faiss", "neon", "plain"]
 
 
 def oracle_distances(queries, database):

@@ -1,14 +1,15 @@
 """Which implementation of Hamming search runs: our own native one, faiss, or NumPy.
 
 The best one that this machine offers is taken, unless the environment variable DDH_KERNEL
-names another: `native`, `faiss`, `numpy`, or one of the native variants (`avx512`, `avx2`,
-`neon`, `plain`).
+names another: `native`, `faiss`, `numpy`, or one of the native instruction sets (`avx512`,
+`avx2`, `neon`, `plain`).
 """
 
 import os
+from collections.abc import Callable
 from functools import lru_cache
 from importlib import import_module
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,8 @@ from ddh.codes.inputs import Codes
 from ddh.errors import InputError
 
 VARIABLE = "DDH_KERNEL"
+INSTRUCTION_SETS = ("avx512", "avx2", "neon", "plain")
+_NAMES = {"avx512": "avx512-vpopcntdq"}
 
 
 class Kernel(Protocol):
@@ -33,17 +36,46 @@ class Kernel(Protocol):
     ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]: ...
 
 
+def _native(variant: str = "") -> tuple[str, Kernel]:
+    native = import_module("ddh.codes.kernel_native")
+    variant = variant or native.VARIANTS[0]
+    if variant not in native.VARIANTS:
+        raise ImportError(f"this processor offers {' and '.join(native.VARIANTS)}")
+    return f"native {_NAMES.get(variant, variant)}", native.NativeKernel(variant)
+
+
+def _module(name: str) -> tuple[str, Kernel]:
+    return name, cast(Kernel, import_module(f"ddh.codes.kernel_{name}"))
+
+
+_CHOICES: dict[str, Callable[[], tuple[str, Kernel]]] = {
+    "native": _native,
+    "faiss": lambda: _module("faiss"),
+    "numpy": lambda: _module("numpy"),
+} | {variant: (lambda variant=variant: _native(variant)) for variant in INSTRUCTION_SETS}
+
+
 @lru_cache
 def _choose(wanted: str) -> tuple[str, Kernel]:
-    for name in [wanted] if wanted else ["faiss", "numpy"]:
-        if name not in ("faiss", "numpy"):
-            raise InputError(f"{VARIABLE}={wanted}: choose faiss or numpy")
+    if not wanted:
         try:
-            return name, import_module(f"ddh.codes.kernel_{name}")
-        except ImportError as error:
-            if wanted:
-                raise InputError(f"{VARIABLE}={wanted} cannot run here: {error}") from error
-    raise AssertionError("NumPy is always there")
+            return _native()
+        except (ImportError, IndexError):  # not built, or for no processor like this one
+            return _choose("faiss" if _installed("faiss") else "numpy")
+    if wanted not in _CHOICES:
+        raise InputError(f"{VARIABLE}={wanted}: choose one of {', '.join(_CHOICES)}")
+    try:
+        return _CHOICES[wanted]()
+    except (ImportError, IndexError) as error:
+        raise InputError(f"{VARIABLE}={wanted} cannot run here: {error}") from error
+
+
+def _installed(name: str) -> bool:
+    try:
+        import_module(name)
+    except ImportError:
+        return False
+    return True
 
 
 def chosen() -> tuple[str, Kernel]:
@@ -52,5 +84,5 @@ def chosen() -> tuple[str, Kernel]:
 
 
 def kernel() -> str:
-    """A short name of what runs: "native neon", "native avx2", "faiss", "numpy" and so on."""
+    """A short name of what runs: "native neon", "native avx512-vpopcntdq", "faiss", "numpy"."""
     return chosen()[0]
