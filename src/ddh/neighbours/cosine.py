@@ -10,12 +10,14 @@ equal rows always tie, because every dot product is summed in one fixed order.
 """
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ddh.errors import InputError
+from ddh.neighbours.native import in_parallel, loops, shares
 
 # Rows and pairs are taken in pieces of about this many float64 numbers (32 MB).
 PIECE = 1 << 22
@@ -49,24 +51,40 @@ class CosineSpace:
             chosen -= self.mean
         return chosen
 
-    def unit_rows(self, which: slice) -> NDArray[np.float64]:
+    def unit_rows(self, which: slice | NDArray[np.integer]) -> NDArray[np.float64]:
         """The chosen rows at length 1 (zero vectors stay zero)."""
         lengths = np.sqrt(self.squares[which])
         return self.rows(which) / np.where(lengths > 0, lengths, 1.0)[:, None]
 
     def pieces(self) -> list[slice]:
-        """Slices that walk through all rows, PIECE numbers at a time."""
-        step = max(1, PIECE // self.dimensions)
-        return [slice(start, start + step) for start in range(0, len(self), step)]
+        """Slices that walk through all rows."""
+        return pieces(len(self), self.dimensions)
 
     def dots(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> NDArray[np.float64]:
         """x_i . x_j in float64 for pairs of rows, each summed in the same order."""
+        if loops is not None and self._readable_by_loops():
+            return self._native_dots(i.astype(np.int32), j.astype(np.int32))
         result = np.empty(len(i), np.float64)
-        step = max(1, PIECE // self.dimensions)
-        for start in range(0, len(i), step):
-            part = slice(start, start + step)
+        for part in pieces(len(i), self.dimensions):
             # not einsum or BLAS: their order of summing may depend on a row's position
             result[part] = (self.rows(i[part]) * self.rows(j[part])).sum(axis=1)
+        return result
+
+    def _readable_by_loops(self) -> bool:
+        array = self.features
+        return array.dtype in (np.float16, np.float32, np.float64) and array.flags.c_contiguous
+
+    def _native_dots(self, i: NDArray[np.int32], j: NDArray[np.int32]) -> NDArray[np.float64]:
+        result = np.empty(len(i), np.float64)
+        mean = np.zeros(self.dimensions) if self.mean is None else self.mean
+        array, item = self.features, self.features.itemsize
+        halves = _half_values() if item == 2 else b""
+
+        def work(part: slice) -> None:
+            pairs = (i[part], j[part])
+            loops.dots(array, item, self.dimensions, halves, mean, *pairs, result[part])
+
+        in_parallel(work, shares(len(i), least=1024))
         return result
 
     def order_keys(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> NDArray[np.float64]:
@@ -81,6 +99,19 @@ class CosineSpace:
         """cos(x_i, x_j) for pairs of rows."""
         product = np.sqrt(self.squares[i]) * np.sqrt(self.squares[j])
         return self.dots(i, j) / np.where(product > 0, product, 1.0)
+
+
+def pieces(rows: int, dimensions: int) -> list[slice]:
+    """Slices that walk through rows, about PIECE numbers at a time."""
+    step = max(1, PIECE // dimensions)
+    return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
+
+
+@cache
+def _half_values() -> NDArray[np.float32]:
+    """All 65,536 values of float16, by their bits."""
+    with np.errstate(invalid="ignore"):  # some of the bit patterns are signalling NaNs
+        return np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
 
 
 def cosine_space(features: ArrayLike, *, centre: bool = False) -> CosineSpace:
@@ -125,9 +156,8 @@ def _refuse_extreme(squares: NDArray[np.float64], space: CosineSpace) -> None:
     extreme = (squares > LONGEST**2) | ((squares > 0) & (squares < SHORTEST**2))
     vanished = np.flatnonzero(squares == 0)
     if vanished.size and space.features.dtype == np.float64 and space.mean is None:
-        step = max(1, PIECE // space.dimensions)
-        for start in range(0, vanished.size, step):
-            part = vanished[start : start + step]
+        for piece in pieces(vanished.size, space.dimensions):
+            part = vanished[piece]
             extreme[part] = space.features[part].any(axis=1)
     rows = np.flatnonzero(extreme)
     if rows.size:

@@ -1,53 +1,161 @@
-"""Exact neighbour lists: a float32 product names candidates, float64 orders them.
+"""Exact neighbour lists: a fast product names candidates, float64 orders them.
 
-If float32 cosines are off by at most e, then everything that belongs into a list of k has a
-float32 cosine of at least t - 2e, t being the k-th largest float32 cosine of the row. So the
+If the cosines of the product are off by at most e, then everything that belongs into a list of
+k has there a cosine of at least t - 2e, where t is the k-th largest of its row. So the
 candidates above t - 2e are certain to hold the true list, whatever the rounding was.
 """
+
+from collections import defaultdict
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ddh.neighbours.cosine import CosineSpace
-from ddh.progress import track
+from ddh.neighbours.native import in_parallel, loops, shares
+from ddh.neighbours.products import Product, fastest_product
+from ddh.progress import bar
 
-# Numbers in one block of the product (64 MB of float32).
+Pairs = tuple[NDArray[np.integer], NDArray[np.integer]]
+
+# Rows and columns of a tile of the product (16 MB of float32: it stays in the cache).
+TILE = 2048
+# Numbers in a block of whole rows of the product (64 MB of float32).
 BLOCK = 1 << 24
-
-
-def rounding_error(dimensions: int) -> float:
-    """How far a float32 dot product of two unit rows may be from the truth, in any order of sums.
-
-    |fl(a.b) - a.b| <= gamma_d |a|.|b| (Higham, 3.1) with |a|.|b| <= 1 by Cauchy-Schwarz, and
-    half a unit in the last place for writing each of the two rows in float32.
-    """
-    unit = 2.0**-24
-    steps = (dimensions + 4) * unit
-    return 1.01 * steps / (1.0 - steps)
+# Rows whose candidates are ordered at a time.
+ROWS = 8192
 
 
 def exact_lists(space: CosineSpace, k: int) -> NDArray[np.int32]:
-    """Lists (N, k) int32 of the exact cosine order, in blocks of rows."""
-    units = np.empty(space.features.shape, np.float32)
-    for part in space.pieces():
-        units[part] = space.unit_rows(part)
-    slack = 2.0 * rounding_error(space.dimensions)
+    """Lists (N, k) int32 in the exact order of the cosine, ties by the smaller index.
+
+    Memory: the features once more as float32 (or bfloat16), and about 40 k + 600 bytes an image.
+    """
     lists = np.empty((len(space), k), np.int32)
-    step = max(1, BLOCK // len(space))
-    for start in track(range(0, len(space), step), "Neighbours", unit="block"):
-        cosines = units[start : start + step] @ units.T
-        rows = np.arange(start, start + len(cosines))
-        cosines[np.arange(len(cosines)), rows] = -np.inf
-        kth = np.partition(cosines, len(space) - k, axis=1)[:, len(space) - k]
-        i, j = np.nonzero(cosines >= (kth - slack)[:, None])
-        lists[start : start + step] = rank(space, i + start, j, k)
+    copies, originals = surplus_copies(space, k)
+    index = np.delete(np.arange(len(space), dtype=np.int32), copies)
+    product = fastest_product(space, index)
+    for i, j in candidates(product, k):
+        i, j = index[i], index[j]
+        lists[np.unique(i)] = rank(space, i, j, k)
+    if copies.size:
+        # the row of a copy is that of its original: same candidates, and the original itself
+        near = np.column_stack([originals, lists[originals]])
+        lists[copies] = rank(space, np.repeat(copies, k + 1), near.ravel(), k)
     return lists
+
+
+def surplus_copies(space: CosineSpace, k: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Rows that equal k + 1 or more earlier rows, and for each the first of those.
+
+    No list can name them, for ties go to the smaller index. Leaving them out keeps a collection
+    with thousands of equal pictures (blank ones, placeholders) from tying with itself.
+    """
+    order = np.argsort(space.squares, kind="stable")
+    runs = np.split(order, np.flatnonzero(np.diff(space.squares[order])) + 1)
+    surplus: list[tuple[int, int]] = []
+    for run in runs:
+        if len(run) <= k + 1:
+            continue
+        copies = defaultdict(list)
+        for row in run.tolist():
+            copies[space.features[row].tobytes()].append(row)
+        for rows in copies.values():
+            surplus.extend((row, rows[0]) for row in rows[k + 1 :])
+    pairs = np.array(sorted(surplus), np.int32).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def candidates(product: Product, k: int) -> Iterator[Pairs]:
+    """Pieces (i, j), i in order, of all pairs in which j may belong into the list of i."""
+    if loops is None:
+        rows = np.arange(len(product), dtype=np.int32)
+        with bar("Neighbours", total=len(product), unit="image") as progress:
+            for pair in _row_candidates(product, rows, k):
+                yield pair
+                progress.update(pair[0][-1] + 1 - progress.n)
+        return
+    held = _Held(product, k)
+    held.collect()
+    for start in range(0, len(product), ROWS):
+        yield held.piece(slice(start, start + ROWS))
+    yield from _row_candidates(product, held.crowded(), k)
+
+
+class _Held:
+    """The candidates of every row while tiles of the product go by.
+
+    The product is symmetric: a tile serves its rows and its columns, so only half of them are
+    computed. `threshold` rises as better candidates come, and few values still pass it.
+    """
+
+    def __init__(self, product: Product, k: int) -> None:
+        images = len(product)
+        self.product = product
+        self.k, self.room = k, 4 * k + 64
+        self.threshold = np.full(images, -np.inf, np.float32)
+        self.count = np.zeros(images, np.int32)
+        self.value = np.empty((images, self.room), np.float32)
+        self.column = np.empty((images, self.room), np.int32)
+
+    def _state(self) -> tuple:
+        slack = 2.0 * self.product.error
+        return (self.k, self.room, slack, self.threshold, self.count, self.value, self.column)
+
+    def collect(self) -> None:
+        starts = range(0, len(self.product), TILE)
+        total = len(starts) * (len(starts) + 1) // 2
+        with bar("Neighbours", total=total, unit="tile") as progress:
+            for row in starts:
+                for column in starts[row // TILE :]:
+                    self._collect_tile(row, column)
+                    progress.update()
+        loops.settle(*self._state())
+
+    def _collect_tile(self, row: int, column: int) -> None:
+        tile = self.product.tile(slice(row, row + TILE), slice(column, column + TILE))
+        place = (*tile.shape, row, column)
+        state = self._state()
+
+        def rows(part: slice) -> None:
+            loops.collect(tile, *place, part.start, part.stop, True, *state)
+
+        def columns(part: slice) -> None:
+            loops.collect(tile, *place, part.start, part.stop, False, *state)
+
+        in_parallel(rows, shares(tile.shape[0], least=256))
+        if row != column:
+            in_parallel(columns, shares(tile.shape[1], least=256))
+
+    def piece(self, rows: slice) -> Pairs:
+        """The candidates of some rows, without those that had no room for theirs."""
+        count = self.count[rows]
+        held = np.arange(self.room) < count[:, None]
+        i = np.repeat(np.arange(rows.start, rows.start + len(count), dtype=np.int32), held.sum(1))
+        return i, self.column[rows][held]
+
+    def crowded(self) -> NDArray[np.int32]:
+        """Rows with more candidates than there was room for."""
+        return np.flatnonzero(self.count < 0).astype(np.int32)
+
+
+def _row_candidates(product: Product, rows: NDArray[np.int32], k: int) -> Iterator[Pairs]:
+    """As `candidates`, for some rows, each against all columns at once: any number fits."""
+    images = len(product)
+    step = max(1, BLOCK // images)
+    for start in range(0, len(rows), step):
+        part = rows[start : start + step]
+        cosines = product.tile(part, slice(None))
+        cosines[np.arange(len(part)), part] = -np.inf
+        kth = np.partition(cosines, images - k, axis=1)[:, images - k]
+        i, j = np.nonzero(cosines >= (kth - np.float32(2.0 * product.error))[:, None])
+        yield part[i], j.astype(np.int32)
 
 
 def rank(
     space: CosineSpace, i: NDArray[np.integer], j: NDArray[np.integer], k: int
 ) -> NDArray[np.int32]:
-    """The best k candidates j of each row i (sorted, k or more of each), ties by smaller index."""
+    """The best k candidates j of each i (in order, k or more of each), ties by smaller index."""
     keys = space.order_keys(i, j)
     order = np.lexsort((j, -keys, i))
     i, j = i[order], j[order]

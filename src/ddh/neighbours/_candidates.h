@@ -1,0 +1,221 @@
+/* Exact neighbours: per row, what may still belong to its k nearest while tiles go by. */
+
+#include "_buffers.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHUNK 16
+
+typedef struct {
+    Py_ssize_t k, room;
+    float slack;        /* twice the rounding error of the product */
+    float *threshold;   /* per row: below it nothing can belong to the list any more */
+    int32_t *count;     /* per row: candidates held, or -1: more than there is room for */
+    float *value;       /* rows x room */
+    int32_t *column;    /* rows x room */
+    float *scratch;     /* room */
+} Candidates;
+
+/* The k-th largest of n values, which are reordered. */
+static float
+kth_largest(float *v, Py_ssize_t n, Py_ssize_t k)
+{
+    Py_ssize_t low = 0, high = n - 1, want = k - 1;
+    while (low < high) {
+        float pivot = v[low + (high - low) / 2];
+        Py_ssize_t i = low, j = high;
+        while (i <= j) {
+            while (v[i] > pivot) i++;
+            while (v[j] < pivot) j--;
+            if (i <= j) {
+                float t = v[i];
+                v[i++] = v[j];
+                v[j--] = t;
+            }
+        }
+        if (want <= j) high = j;
+        else if (want >= i) low = i;
+        else break;
+    }
+    return v[want];
+}
+
+/* Raise a row's threshold to its k-th value less the slack and drop what lies below. */
+static void
+tighten(Candidates *c, Py_ssize_t row)
+{
+    Py_ssize_t held = c->count[row], kept = 0;
+    float *value = c->value + row * c->room;
+    int32_t *column = c->column + row * c->room;
+    if (held < c->k)
+        return;
+    memcpy(c->scratch, value, held * sizeof(float));
+    float threshold = kth_largest(c->scratch, held, c->k) - c->slack;
+    for (Py_ssize_t n = 0; n < held; n++) {
+        if (value[n] >= threshold) {
+            value[kept] = value[n];
+            column[kept++] = column[n];
+        }
+    }
+    c->threshold[row] = threshold;
+    c->count[row] = (int32_t)kept;
+}
+
+static void
+offer(Candidates *c, Py_ssize_t row, float value, Py_ssize_t column)
+{
+    if (c->count[row] == c->room) {
+        tighten(c, row);
+        if (c->count[row] > c->room - c->room / 4) {
+            c->count[row] = -1;
+            c->threshold[row] = INFINITY;
+        }
+        if (value < c->threshold[row])
+            return;
+    }
+    Py_ssize_t at = row * c->room + c->count[row]++;
+    c->value[at] = value;
+    c->column[at] = (int32_t)column;
+}
+
+/* A tile holds the similarities of images first_row.. (down) and first_column.. (across). */
+typedef struct {
+    const float *similarity;
+    Py_ssize_t rows, columns, first_row, first_column;
+} Tile;
+
+static void
+scan_rows(Candidates *c, const Tile *t, Py_ssize_t start, Py_ssize_t stop)
+{
+    for (Py_ssize_t r = start; r < stop; r++) {
+        const float *s = t->similarity + r * t->columns;
+        Py_ssize_t row = t->first_row + r, itself = row - t->first_column;
+        for (Py_ssize_t x = 0; x < t->columns; x += CHUNK) {
+            Py_ssize_t end = x + CHUNK <= t->columns ? x + CHUNK : t->columns;
+            float threshold = c->threshold[row];
+            if (end == x + CHUNK) {
+                int any = 0;
+                for (int lane = 0; lane < CHUNK; lane++)
+                    any |= s[x + lane] >= threshold;
+                if (!any) continue;
+            }
+            for (Py_ssize_t y = x; y < end; y++)
+                if (s[y] >= c->threshold[row] && y != itself)
+                    offer(c, row, s[y], t->first_column + y);
+        }
+    }
+}
+
+static void
+scan_columns(Candidates *c, const Tile *t, Py_ssize_t start, Py_ssize_t stop)
+{
+    const float *threshold = c->threshold + t->first_column;
+    for (Py_ssize_t r = 0; r < t->rows; r++) {
+        const float *s = t->similarity + r * t->columns;
+        Py_ssize_t row = t->first_row + r, itself = row - t->first_column;
+        for (Py_ssize_t x = start; x < stop; x += CHUNK) {
+            Py_ssize_t end = x + CHUNK <= stop ? x + CHUNK : stop;
+            if (end == x + CHUNK) {
+                int any = 0;
+                for (int lane = 0; lane < CHUNK; lane++)
+                    any |= s[x + lane] >= threshold[x + lane];
+                if (!any) continue;
+            }
+            for (Py_ssize_t y = x; y < end; y++)
+                if (s[y] >= threshold[y] && y != itself)
+                    offer(c, t->first_column + y, s[y], row);
+        }
+    }
+}
+
+static int
+open_candidates(Candidates *c, const Py_buffer b[4], Py_ssize_t k, Py_ssize_t room, float slack)
+{
+    Py_ssize_t images = b[0].len / (Py_ssize_t)sizeof(float);
+    if (k < 1 || room < 2 * k) {
+        PyErr_SetString(PyExc_ValueError, "room for at least 2k candidates is needed");
+        return -1;
+    }
+    if (too_small(&b[1], images, 4, "count") || too_small(&b[2], images * room, 4, "value") ||
+        too_small(&b[3], images * room, 4, "column"))
+        return -1;
+    *c = (Candidates){k, room, slack, b[0].buf, b[1].buf, b[2].buf, b[3].buf, NULL};
+    c->scratch = malloc(room * sizeof(float));
+    if (!c->scratch) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    return 0;
+}
+
+PyDoc_STRVAR(collect_doc,
+"collect(tile, rows, columns, first_row, first_column, start, stop, across,\n"
+"        k, room, slack, threshold, count, value, column)\n\n"
+"Offer the similarities of a tile to the rows start..stop of the tile, or, with `across`\n"
+"false, to its columns start..stop.");
+
+static PyObject *
+collect(PyObject *self, PyObject *args)
+{
+    Py_buffer tile, b[4];
+    Tile t;
+    Py_ssize_t start, stop, k, room;
+    int across;
+    float slack;
+    PyObject *result = NULL;
+    Candidates c;
+    if (!PyArg_ParseTuple(args, "y*nnnnnnpnnfw*w*w*w*", &tile, &t.rows, &t.columns, &t.first_row,
+                          &t.first_column, &start, &stop, &across, &k, &room, &slack, &b[0],
+                          &b[1], &b[2], &b[3]))
+        return NULL;
+    Py_ssize_t images = b[0].len / (Py_ssize_t)sizeof(float);
+    t.similarity = tile.buf;
+    if (too_small(&tile, t.rows * t.columns, sizeof(float), "tile"))
+        goto done;
+    if (start < 0 || stop > (across ? t.rows : t.columns) || t.first_row < 0 ||
+        t.first_column < 0 || t.first_row + t.rows > images ||
+        t.first_column + t.columns > images) {
+        PyErr_SetString(PyExc_ValueError, "the tile lies outside the images");
+        goto done;
+    }
+    if (open_candidates(&c, b, k, room, slack) < 0)
+        goto done;
+    Py_BEGIN_ALLOW_THREADS
+    if (across) scan_rows(&c, &t, start, stop);
+    else scan_columns(&c, &t, start, stop);
+    Py_END_ALLOW_THREADS
+    free(c.scratch);
+    result = Py_NewRef(Py_None);
+done:
+    PyBuffer_Release(&tile);
+    for (int n = 0; n < 4; n++) PyBuffer_Release(&b[n]);
+    return result;
+}
+
+PyDoc_STRVAR(settle_doc,
+"settle(k, room, slack, threshold, count, value, column)\n\n"
+"Drop the candidates of every row that its final threshold rules out.");
+
+static PyObject *
+settle(PyObject *self, PyObject *args)
+{
+    Py_buffer b[4];
+    Py_ssize_t k, room;
+    float slack;
+    PyObject *result = NULL;
+    Candidates c;
+    if (!PyArg_ParseTuple(args, "nnfw*w*w*w*", &k, &room, &slack, &b[0], &b[1], &b[2], &b[3]))
+        return NULL;
+    if (open_candidates(&c, b, k, room, slack) == 0) {
+        Py_ssize_t images = b[0].len / (Py_ssize_t)sizeof(float);
+        Py_BEGIN_ALLOW_THREADS
+        for (Py_ssize_t row = 0; row < images; row++)
+            tighten(&c, row);
+        Py_END_ALLOW_THREADS
+        free(c.scratch);
+        result = Py_NewRef(Py_None);
+    }
+    for (int n = 0; n < 4; n++) PyBuffer_Release(&b[n]);
+    return result;
+}

@@ -1,0 +1,421 @@
+/* Overlaps, unions and transposes of neighbour lists (paper, Alg. 1), and the module that holds
+ * all inner loops of ddh.neighbours. They work on plain buffers whose sizes are checked, and run
+ * without the interpreter's lock, so that Python threads may share the rows.
+ *
+ * Images that are named together lie anywhere in memory, and fetching them costs more than
+ * counting. So the images are numbered anew, neighbours close together, before the work and
+ * get their own numbers back at its end: a third of the time at a million images. */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "_buffers.h"
+#include "_candidates.h"
+#include "_dots.h"
+#include "_lists.h"
+
+#define GROUP 512
+
+/* ---- new numbers ---------------------------------------------------------------------------- */
+
+/* Breadth first through the lists, in groups of GROUP images, each from the next one left:
+ * number[i] is the new number of image i, names[n] the image that has the number n. */
+static void
+number_images(const Lists *l, int32_t *names, int32_t *number)
+{
+    int32_t end = 0;
+    for (Py_ssize_t i = 0; i < l->rows; i++) number[i] = -1;
+    for (Py_ssize_t seed = 0; seed < l->rows; seed++) {
+        if (number[seed] >= 0) continue;
+        int32_t head = end, full = end + GROUP;
+        names[end] = (int32_t)seed;
+        number[seed] = end++;
+        for (; head < end && end < full; head++)
+            for (int64_t n = l->starts[names[head]]; n < l->starts[names[head] + 1]; n++) {
+                int32_t j = l->items[n];
+                if (number[j] >= 0) continue;
+                names[end] = j;
+                number[j] = end++;
+            }
+    }
+}
+
+static void
+renumber_lists(const Lists *l, const int32_t *names, const int32_t *number, int32_t *spare,
+               int64_t *starts, int32_t *items)
+{
+    int64_t end = 0;
+    for (Py_ssize_t r = 0; r < l->rows; r++) {
+        starts[r] = end;
+        for (int64_t n = l->starts[names[r]]; n < l->starts[names[r] + 1]; n++)
+            items[end++] = number[l->items[n]];
+        sort(items + starts[r], end - starts[r], spare);
+    }
+    starts[l->rows] = end;
+}
+
+PyDoc_STRVAR(renumber_doc,
+"renumber(starts, items, names, new_starts, new_items)\n\n"
+"Number the images so that the members of a list stand close; `names` (int32) gets the image\n"
+"that has each number, and the new lists are those of the images in that order.");
+
+static PyObject *
+renumber(PyObject *self, PyObject *args)
+{
+    Py_buffer b[5];
+    Lists lists;
+    PyObject *result = NULL;
+    if (!PyArg_ParseTuple(args, "y*y*w*w*w*", &b[0], &b[1], &b[2], &b[3], &b[4]))
+        return NULL;
+    Py_ssize_t images = b[0].len / (Py_ssize_t)sizeof(int64_t) - 1;
+    if (open_lists(&lists, &b[0], &b[1], images, "lists") == 0 &&
+        !too_small(&b[2], images, 4, "names") && !too_small(&b[3], images + 1, 8, "new_starts") &&
+        !too_small(&b[4], lists.starts[images], 4, "new_items")) {
+        int32_t *number = malloc((images + longest_row(&lists) + 1) * sizeof(int32_t));
+        if (number) {
+            Py_BEGIN_ALLOW_THREADS
+            number_images(&lists, b[2].buf, number);
+            renumber_lists(&lists, b[2].buf, number, number + images, b[3].buf, b[4].buf);
+            Py_END_ALLOW_THREADS
+            result = Py_NewRef(Py_None);
+        } else
+            PyErr_NoMemory();
+        free(number);
+    }
+    for (int n = 0; n < 5; n++) PyBuffer_Release(&b[n]);
+    return result;
+}
+
+/* ---- transposes ----------------------------------------------------------------------------- */
+
+static void
+turn_lists(const Lists *l, int64_t *starts, int32_t *items)
+{
+    Py_ssize_t held = l->starts[l->rows];
+    memset(starts, 0, (l->rows + 1) * sizeof(int64_t));
+    for (Py_ssize_t n = 0; n < held; n++) starts[l->items[n] + 1]++;
+    for (Py_ssize_t i = 0; i < l->rows; i++) starts[i + 1] += starts[i];
+    for (Py_ssize_t r = 0; r < l->rows; r++)
+        for (int64_t n = l->starts[r]; n < l->starts[r + 1]; n++)
+            items[starts[l->items[n]]++] = (int32_t)r;
+    /* every start has moved on to the place of the next one */
+    memmove(starts + 1, starts, l->rows * sizeof(int64_t));
+    starts[0] = 0;
+}
+
+PyDoc_STRVAR(turn_doc,
+"turn(starts, items, turned_starts, turned_items)\n\n"
+"The transpose: for every image the rows that hold it, ascending.");
+
+static PyObject *
+turn(PyObject *self, PyObject *args)
+{
+    Py_buffer b[4];
+    Lists lists;
+    PyObject *result = NULL;
+    if (!PyArg_ParseTuple(args, "y*y*w*w*", &b[0], &b[1], &b[2], &b[3]))
+        return NULL;
+    Py_ssize_t images = b[0].len / (Py_ssize_t)sizeof(int64_t) - 1;
+    if (open_lists(&lists, &b[0], &b[1], images, "lists") == 0 &&
+        !too_small(&b[2], images + 1, 8, "turned_starts") &&
+        !too_small(&b[3], lists.starts[images], 4, "turned_items")) {
+        Py_BEGIN_ALLOW_THREADS
+        turn_lists(&lists, b[2].buf, b[3].buf);
+        Py_END_ALLOW_THREADS
+        result = Py_NewRef(Py_None);
+    }
+    for (int n = 0; n < 4; n++) PyBuffer_Release(&b[n]);
+    return result;
+}
+
+/* ---- overlaps ------------------------------------------------------------------------------- */
+
+typedef struct {
+    Lists lists, holders;       /* A and its transpose: the rows that hold an image */
+    const int32_t *names;       /* ties by index compare these; NULL: ties are left open */
+    Py_ssize_t k2, least;
+    uint16_t *overlap;          /* per image, zero between rows */
+    int32_t *seen;              /* the images whose overlap is not zero */
+    Py_ssize_t *histogram;      /* how many images have an overlap of c */
+    Growing chosen, tied;
+} Search;
+
+/* Row i of A A^T: num_j = |L_i n L_j| (Alg. 1) for every j where it is not zero. */
+static Py_ssize_t
+count_overlaps(Search *s, Py_ssize_t i)
+{
+    Py_ssize_t seen = 0;
+    for (int64_t n = s->lists.starts[i]; n < s->lists.starts[i + 1]; n++) {
+        int32_t member = s->lists.items[n];
+        for (int64_t h = s->holders.starts[member]; h < s->holders.starts[member + 1]; h++) {
+            int32_t j = s->holders.items[h];
+            s->seen[seen] = j;
+            seen += s->overlap[j]++ == 0;
+        }
+    }
+    return seen;
+}
+
+/* Hold `places` of the images offered, those of the smallest names. */
+static void
+keep_smallest(int32_t *held, Py_ssize_t *count, Py_ssize_t places, int32_t j, const int32_t *names)
+{
+    Py_ssize_t at = *count < places ? (*count)++ : places;
+    if (at == places && names[j] > names[held[--at]])
+        return;
+    for (; at > 0 && names[held[at - 1]] > names[j]; at--) held[at] = held[at - 1];
+    held[at] = j;
+}
+
+/* The top K2 of row i: what is certain goes to `chosen`; of what ties for the last places the
+ * smallest goes there too, or all of it to `tied`. */
+static int
+choose(Search *s, Py_ssize_t i, Py_ssize_t seen)
+{
+    Py_ssize_t cut = s->lists.starts[i + 1] - s->lists.starts[i], places = s->k2, held = 0;
+    memset(s->histogram, 0, (cut + 1) * sizeof(Py_ssize_t));
+    for (Py_ssize_t n = 0; n < seen; n++) s->histogram[s->overlap[s->seen[n]]]++;
+    while (cut >= s->least && s->histogram[cut] <= places) places -= s->histogram[cut--];
+    if (reserve(&s->chosen, s->k2 < seen ? s->k2 : seen) < 0 || reserve(&s->tied, seen) < 0)
+        return -1;
+    int32_t *chosen = s->chosen.items + s->chosen.length;
+    int32_t *last = chosen + (s->k2 - places);
+    /* at this overlap there are more rows than places */
+    Py_ssize_t divided = cut >= s->least && places > 0 ? cut : -1;
+    for (Py_ssize_t n = 0; n < seen; n++) {
+        int32_t j = s->seen[n];
+        Py_ssize_t overlap = s->overlap[j];
+        s->overlap[j] = 0;
+        if (overlap > cut) *chosen++ = j;
+        else if (overlap != divided) continue;
+        else if (s->names) keep_smallest(last, &held, places, j, s->names);
+        else s->tied.items[s->tied.length++] = j;
+    }
+    s->chosen.length = chosen + held - s->chosen.items;
+    return 0;
+}
+
+static int
+search_rows(Search *s, Py_ssize_t start, Py_ssize_t stop, int64_t *chosen_ends,
+            int64_t *tied_ends)
+{
+    for (Py_ssize_t i = start; i < stop; i++) {
+        if (choose(s, i, count_overlaps(s, i)) < 0)
+            return -1;
+        chosen_ends[i - start] = s->chosen.length;
+        tied_ends[i - start] = s->tied.length;
+    }
+    return 0;
+}
+
+PyDoc_STRVAR(best_doc,
+"best(starts, items, holder_starts, holders, names, start, stop, k2, least,\n"
+"     chosen_ends, tied_ends) -> (chosen, tied)\n\n"
+"The K2 rows of largest overlap (of `least` or more) for the rows start..stop, as int32 bytes,\n"
+"one run a row; the ends are written. Ties for the last places go to the smallest of `names`,\n"
+"or, where these are empty, stay open in `tied`.");
+
+static PyObject *
+best(PyObject *self, PyObject *args)
+{
+    Py_buffer b[7];
+    Py_ssize_t start, stop;
+    Search s = {0};
+    PyObject *result = NULL;
+    int failed;
+    if (!PyArg_ParseTuple(args, "y*y*y*y*y*nnnnw*w*", &b[0], &b[1], &b[2], &b[3], &b[4], &start,
+                          &stop, &s.k2, &s.least, &b[5], &b[6]))
+        return NULL;
+    Py_ssize_t images = b[0].len / (Py_ssize_t)sizeof(int64_t) - 1;
+    if (open_lists(&s.lists, &b[0], &b[1], images, "lists") < 0 ||
+        open_lists(&s.holders, &b[2], &b[3], images, "holders") < 0 ||
+        (b[4].len && too_small(&b[4], images, 4, "names")) ||
+        too_small(&b[5], stop - start, 8, "chosen_ends") ||
+        too_small(&b[6], stop - start, 8, "tied_ends"))
+        goto done;
+    if (s.holders.rows != images || start < 0 || stop > images || s.k2 < 1 || s.least < 1 ||
+        longest_row(&s.lists) > UINT16_MAX) {
+        PyErr_SetString(PyExc_ValueError, "rows, lengths, K2 or the least overlap out of range");
+        goto done;
+    }
+    s.names = b[4].len ? b[4].buf : NULL;
+    s.overlap = calloc(images + 1, sizeof(uint16_t));
+    s.seen = malloc((images + 1) * sizeof(int32_t));
+    s.histogram = malloc((longest_row(&s.lists) + 1) * sizeof(Py_ssize_t));
+    failed = !s.overlap || !s.seen || !s.histogram;
+    if (!failed) {
+        Py_BEGIN_ALLOW_THREADS
+        failed = search_rows(&s, start, stop, b[5].buf, b[6].buf) < 0;
+        Py_END_ALLOW_THREADS
+    }
+    result = failed ? PyErr_NoMemory()
+                    : Py_BuildValue("NN", as_bytes(&s.chosen), as_bytes(&s.tied));
+done:
+    free(s.overlap);
+    free(s.seen);
+    free(s.histogram);
+    free(s.chosen.items);
+    free(s.tied.items);
+    for (int n = 0; n < 7; n++) PyBuffer_Release(&b[n]);
+    return result;
+}
+
+/* ---- unions --------------------------------------------------------------------------------- */
+
+/* Write j, and say 1 if it had no such stamp yet; 0 lets the next one take its place. */
+static inline int
+stamped(int32_t *out, int32_t j, int32_t *stamp, int32_t mark)
+{
+    int fresh = stamp[j] != mark;
+    *out = j;
+    stamp[j] = mark;
+    return fresh;
+}
+
+/* For every row of `chosen` the union of the lists it names; stamp[j] is the last row with j. */
+static int
+unite_rows(const Lists *chosen, const Lists *lists, int32_t *stamp, Growing *all, int64_t *ends)
+{
+    for (int32_t r = 0; r < chosen->rows; r++) {
+        for (int64_t n = chosen->starts[r]; n < chosen->starts[r + 1]; n++) {
+            int32_t k = chosen->items[n];
+            if (reserve(all, lists->starts[k + 1] - lists->starts[k] + 1) < 0)
+                return -1;
+            for (int64_t m = lists->starts[k]; m < lists->starts[k + 1]; m++)
+                all->length += stamped(all->items + all->length, lists->items[m], stamp, r + 1);
+        }
+        ends[r] = all->length;
+    }
+    return 0;
+}
+
+PyDoc_STRVAR(unite_doc,
+"unite(chosen_starts, chosen, starts, items, ends) -> bytes\n\n"
+"For every row of `chosen` the union of the lists it names (int32); the ends are written.");
+
+static PyObject *
+unite(PyObject *self, PyObject *args)
+{
+    Py_buffer b[5];
+    Lists chosen, lists;
+    Growing all = {0};
+    PyObject *result = NULL;
+    if (!PyArg_ParseTuple(args, "y*y*y*y*w*", &b[0], &b[1], &b[2], &b[3], &b[4]))
+        return NULL;
+    Py_ssize_t images = b[2].len / (Py_ssize_t)sizeof(int64_t) - 1;
+    if (open_lists(&lists, &b[2], &b[3], images, "lists") == 0 &&
+        open_lists(&chosen, &b[0], &b[1], images, "chosen") == 0 &&
+        !too_small(&b[4], chosen.rows, 8, "ends")) {
+        int32_t *stamp = calloc(images + 1, sizeof(int32_t));
+        int failed = !stamp;
+        if (!failed) {
+            Py_BEGIN_ALLOW_THREADS
+            failed = unite_rows(&chosen, &lists, stamp, &all, b[4].buf) < 0;
+            Py_END_ALLOW_THREADS
+        }
+        free(stamp);
+        result = failed ? PyErr_NoMemory() : as_bytes(&all);
+    }
+    free(all.items);
+    for (int n = 0; n < 5; n++) PyBuffer_Release(&b[n]);
+    return result;
+}
+
+/* ---- S = S or S^T --------------------------------------------------------------------------- */
+
+/* Row names[r] of the result: row r of `there` and of `back`, without r, under the names of the
+ * images. Without `items` only the lengths are written, with them the rows, sorted. */
+static void
+join_rows(const Lists *there, const Lists *back, const int32_t *names, Py_ssize_t start,
+          Py_ssize_t stop, int32_t *stamp, int32_t *row, int64_t *lengths, const int64_t *starts,
+          int32_t *items)
+{
+    for (Py_ssize_t r = start; r < stop; r++) {
+        int32_t mark = (int32_t)(r + 1), *end = row;
+        stamp[r] = mark;
+        for (int64_t n = there->starts[r]; n < there->starts[r + 1]; n++)
+            end += stamped(end, there->items[n], stamp, mark);
+        for (int64_t n = back->starts[r]; n < back->starts[r + 1]; n++)
+            end += stamped(end, back->items[n], stamp, mark);
+        if (items) {
+            for (int32_t *n = row; n < end; n++) *n = names[*n];
+            sort(row, end - row, end);
+            memcpy(items + starts[names[r]], row, (end - row) * sizeof(int32_t));
+        } else
+            lengths[names[r]] = end - row;
+    }
+}
+
+PyDoc_STRVAR(join_doc,
+"join(starts, items, back_starts, back_items, names, start, stop, lengths, out_starts, out)\n\n"
+"S or S^T without its diagonal for the rows start..stop of lists, given their transpose, under\n"
+"the names of the images. With an empty `out` only `lengths` get written; otherwise sorted\n"
+"rows, each at its place in `out`.");
+
+static PyObject *
+join(PyObject *self, PyObject *args)
+{
+    Py_buffer b[8];
+    Lists there, back;
+    Py_ssize_t start, stop;
+    PyObject *result = NULL;
+    if (!PyArg_ParseTuple(args, "y*y*y*y*y*nnw*y*w*", &b[0], &b[1], &b[2], &b[3], &b[4], &start,
+                          &stop, &b[5], &b[6], &b[7]))
+        return NULL;
+    Py_ssize_t images = b[0].len / (Py_ssize_t)sizeof(int64_t) - 1;
+    const int64_t *starts = b[6].buf;
+    if (open_lists(&there, &b[0], &b[1], images, "lists") < 0 ||
+        open_lists(&back, &b[2], &b[3], images, "back") < 0 ||
+        too_small(&b[4], images, 4, "names") || too_small(&b[5], images, 8, "lengths") ||
+        too_small(&b[6], images + 1, 8, "out_starts") ||
+        (b[7].len && too_small(&b[7], starts[images], 4, "out")))
+        goto done;
+    if (start < 0 || stop > images || back.rows != images || outside(b[4].buf, images, images)) {
+        PyErr_SetString(PyExc_ValueError, "rows or names out of range");
+        goto done;
+    }
+    int32_t *stamp = calloc(images + 1, sizeof(int32_t));
+    int32_t *row = malloc(2 * (longest_row(&there) + longest_row(&back) + 1) * sizeof(int32_t));
+    if (stamp && row) {
+        Py_BEGIN_ALLOW_THREADS
+        join_rows(&there, &back, b[4].buf, start, stop, stamp, row, b[5].buf, starts,
+                  b[7].len ? b[7].buf : NULL);
+        Py_END_ALLOW_THREADS
+        result = Py_NewRef(Py_None);
+    } else
+        PyErr_NoMemory();
+    free(stamp);
+    free(row);
+done:
+    for (int n = 0; n < 8; n++) PyBuffer_Release(&b[n]);
+    return result;
+}
+
+static PyMethodDef methods[] = {
+    {"collect", collect, METH_VARARGS, collect_doc},
+    {"settle", settle, METH_VARARGS, settle_doc},
+    {"dots", dots, METH_VARARGS, dots_doc},
+    {"renumber", renumber, METH_VARARGS, renumber_doc},
+    {"turn", turn, METH_VARARGS, turn_doc},
+    {"best", best, METH_VARARGS, best_doc},
+    {"unite", unite, METH_VARARGS, unite_doc},
+    {"join", join, METH_VARARGS, join_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "ddh.neighbours._overlap",
+    .m_doc = "The inner loops of ddh.neighbours.",
+    .m_size = 0,
+    .m_methods = methods,
+};
+
+PyMODINIT_FUNC
+PyInit__overlap(void)
+{
+    return PyModuleDef_Init(&module);
+}

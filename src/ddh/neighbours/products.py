@@ -1,0 +1,106 @@
+"""Products of unit rows: cosines up to a known rounding error, as fast as the CPU gives them."""
+
+from pathlib import Path
+from time import perf_counter
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ddh.neighbours.cosine import CosineSpace, pieces
+
+Rows = slice | NDArray[np.int32]
+
+
+class Product(Protocol):
+    """The cosines of all rows with all rows, by tiles; `error` is how far any may be off."""
+
+    error: float
+
+    def __len__(self) -> int: ...
+
+    def tile(self, rows: Rows, columns: slice) -> NDArray[np.float32]:
+        """Cosines of some rows with some columns, in an array of the caller's own."""
+        ...
+
+
+def summing_error(dimensions: int) -> float:
+    """How far a float32 dot product of two unit rows is off at most, in any order of summing.
+
+    |fl(a.b) - a.b| <= gamma_d |a|.|b| (Higham, section 3.1), where |a|.|b| <= 1 by
+    Cauchy-Schwarz; some units more for rounding the rows themselves and the comparisons.
+    """
+    steps = (dimensions + 8) * 2.0**-24
+    return 1.01 * steps / (1.0 - steps)
+
+
+class SingleProduct:
+    """float32 by NumPy's BLAS."""
+
+    def __init__(self, space: CosineSpace, index: NDArray[np.int32]) -> None:
+        self.units = np.empty((len(index), space.dimensions), np.float32)
+        for part in pieces(len(index), space.dimensions):
+            self.units[part] = space.unit_rows(index[part])
+        self.error = summing_error(space.dimensions)
+
+    def __len__(self) -> int:
+        return len(self.units)
+
+    def tile(self, rows: Rows, columns: slice) -> NDArray[np.float32]:
+        return self.units[rows] @ self.units[columns].T
+
+
+class BrainProduct:
+    """bfloat16 by torch, for CPUs that multiply it faster than float32 (AMX, AVX-512 BF16)."""
+
+    def __init__(self, space: CosineSpace, index: NDArray[np.int32]) -> None:
+        import torch
+
+        self.units = torch.empty((len(index), space.dimensions), dtype=torch.bfloat16)
+        off = 0.0
+        for part in pieces(len(index), space.dimensions):
+            exact = torch.from_numpy(space.unit_rows(index[part]))
+            self.units[part] = exact.to(torch.bfloat16)
+            off = max(off, float((self.units[part].double() - exact).norm(dim=1).max()))
+        # |a.b - a'.b'| <= |a - a'| |b| + |a'| |b - b'|; then sums in float32, then one rounding
+        self.error = 2 * off + off**2 + 2 * summing_error(space.dimensions) + 2.0**-8
+
+    def __len__(self) -> int:
+        return len(self.units)
+
+    def tile(self, rows: Rows, columns: slice) -> NDArray[np.float32]:
+        chosen = self.units[rows if isinstance(rows, slice) else rows.tolist()]
+        return (chosen @ self.units[columns].T).float().numpy()
+
+
+def fastest_product(space: CosineSpace, index: NDArray[np.int32]) -> Product:
+    """The product of the rows named by `index`, by whichever arithmetic is faster here."""
+    if len(index) >= 4096 and multiplies_bfloat16() and _brain_is_faster(space.dimensions):
+        return BrainProduct(space, index)
+    return SingleProduct(space, index)
+
+
+def multiplies_bfloat16() -> bool:
+    """Whether the CPU says that it has instructions for products of bfloat16 (Linux)."""
+    try:
+        words = set(Path("/proc/cpuinfo").read_text().split())
+    except OSError:
+        return False
+    return not words.isdisjoint({"amx_bf16", "avx512_bf16", "bf16"})
+
+
+def _brain_is_faster(dimensions: int) -> bool:
+    """A race of some milliseconds: not every CPU with the instructions gains by them."""
+    import torch
+
+    rows = torch.ones((1024, dimensions))
+    times = {}
+    for kind in (torch.float32, torch.bfloat16):
+        units = rows.to(kind)
+        laps = []
+        for _ in range(3):
+            start = perf_counter()
+            (units @ units.T).float()
+            laps.append(perf_counter() - start)
+        times[kind] = min(laps)
+    return times[torch.bfloat16] < times[torch.float32]
