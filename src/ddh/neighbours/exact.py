@@ -7,11 +7,13 @@ candidates above t - 2e are certain to hold the true list, whatever the rounding
 
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ddh.neighbours.cosine import CosineSpace
+from ddh.neighbours.device import DeviceRows, torch_device
 from ddh.neighbours.native import in_parallel, loops, shares
 from ddh.neighbours.products import Product, fastest_product
 from ddh.progress import bar
@@ -26,7 +28,7 @@ BLOCK = 1 << 24
 ROWS = 8192
 
 
-def exact_lists(space: CosineSpace, k: int) -> NDArray[np.int32]:
+def exact_lists(space: CosineSpace, k: int, *, device: Any = None) -> NDArray[np.int32]:
     """Lists (N, k) int32 in the exact order of the cosine, ties by the smaller index.
 
     Memory: the features once more as float32 (or bfloat16), and about 40 k + 600 bytes an image.
@@ -34,10 +36,13 @@ def exact_lists(space: CosineSpace, k: int) -> NDArray[np.int32]:
     lists = np.empty((len(space), k), np.int32)
     copies, originals = surplus_copies(space, k)
     index = np.delete(np.arange(len(space), dtype=np.int32), copies)
-    product = fastest_product(space, index)
-    for i, j in candidates(product, k):
-        i, j = index[i], index[j]
-        lists[np.unique(i)] = rank(space, i, j, k)
+    accelerator = torch_device(device)
+    if accelerator is not None:
+        lists[index] = index[DeviceRows(space, index, accelerator).lists(k)]
+    else:
+        for i, j in candidates(fastest_product(space, index), k):
+            rows = index[np.unique(i)]
+            lists[rows] = rank(space, index[i], index[j], k)
     if copies.size:
         # the row of a copy is that of its original: same candidates, and the original itself
         near = np.column_stack([originals, lists[originals]])
@@ -52,13 +57,13 @@ def surplus_copies(space: CosineSpace, k: int) -> tuple[NDArray[np.int32], NDArr
     with thousands of equal pictures (blank ones, placeholders) from tying with itself.
     """
     order = np.argsort(space.squares, kind="stable")
-    runs = np.split(order, np.flatnonzero(np.diff(space.squares[order])) + 1)
+    ends = np.append(np.flatnonzero(np.diff(space.squares[order])) + 1, len(order))
+    starts = np.append(0, ends[:-1])
+    long = ends - starts > k + 1
     surplus: list[tuple[int, int]] = []
-    for run in runs:
-        if len(run) <= k + 1:
-            continue
+    for start, end in zip(starts[long], ends[long], strict=True):
         copies = defaultdict(list)
-        for row in run.tolist():
+        for row in order[start:end].tolist():
             copies[space.features[row].tobytes()].append(row)
         for rows in copies.values():
             surplus.extend((row, rows[0]) for row in rows[k + 1 :])
@@ -71,7 +76,7 @@ def candidates(product: Product, k: int) -> Iterator[Pairs]:
     if loops is None:
         rows = np.arange(len(product), dtype=np.int32)
         with bar("Neighbours", total=len(product), unit="image") as progress:
-            for pair in _row_candidates(product, rows, k):
+            for pair in row_candidates(product, rows, k):
                 yield pair
                 progress.update(pair[0][-1] + 1 - progress.n)
         return
@@ -79,7 +84,7 @@ def candidates(product: Product, k: int) -> Iterator[Pairs]:
     held.collect()
     for start in range(0, len(product), ROWS):
         yield held.piece(slice(start, start + ROWS))
-    yield from _row_candidates(product, held.crowded(), k)
+    yield from row_candidates(product, held.crowded(), k)
 
 
 class _Held:
@@ -139,7 +144,7 @@ class _Held:
         return np.flatnonzero(self.count < 0).astype(np.int32)
 
 
-def _row_candidates(product: Product, rows: NDArray[np.int32], k: int) -> Iterator[Pairs]:
+def row_candidates(product: Product, rows: NDArray[np.int32], k: int) -> Iterator[Pairs]:
     """As `candidates`, for some rows, each against all columns at once: any number fits."""
     images = len(product)
     step = max(1, BLOCK // images)

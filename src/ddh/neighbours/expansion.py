@@ -1,5 +1,7 @@
 """Pairwise labels from features or from neighbour lists: the whole of Alg. 1 (paper 2.1)."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
@@ -11,6 +13,9 @@ from ddh.neighbours.native import loops
 from ddh.neighbours.nearest import nearest_in
 from ddh.neighbours.overlap import membership
 
+# Overlaps are counted in 16 bits; the image itself is one of the members.
+LONGEST_LIST = 2**16 - 2
+
 
 def pairwise_labels(
     features: ArrayLike,
@@ -18,13 +23,19 @@ def pairwise_labels(
     k2: int = 6,
     *,
     centre: bool = False,
+    device: Any = None,
+    approximate: bool = False,
     mutual: bool = False,
     min_overlap: int = 1,
 ) -> sparse.csr_array:
-    """S of Alg. 1 from features: symmetric, empty diagonal, int8 1 where s_ij = +1."""
+    """S of Alg. 1 from features (N, dimensions): `knn` with K1, then `expand` with K2.
+
+    Returns a symmetric int8 matrix with an empty diagonal, 1 where s_ij = +1; everywhere else
+    s_ij = -1. Memory: that of `knn`, then about 15 bytes for each entry of S; never N x N.
+    """
     space = cosine_space(features, centre=centre)
-    lists = nearest_in(space, k1)
-    return _expand(lists, k2, space, mutual=mutual, min_overlap=min_overlap)
+    lists = nearest_in(space, k1, device=device, approximate=approximate)
+    return expand_in(space, lists, k2, mutual=mutual, min_overlap=min_overlap)
 
 
 def expand(
@@ -48,31 +59,40 @@ def expand(
     space = None if features is None else cosine_space(features, centre=centre)
     if space is not None and len(space) != len(checked):
         raise InputError(f"{len(checked)} lists do not fit {len(space)} rows of features")
-    return _expand(checked, k2, space, mutual=mutual, min_overlap=min_overlap)
+    return expand_in(space, checked, k2, mutual=mutual, min_overlap=min_overlap)
 
 
 def check_lists(lists: ArrayLike) -> NDArray[np.integer]:
-    """Neighbour lists as an (N, K1) array of distinct other images, or an error."""
+    """Neighbour lists as whole numbers (N, K1) that name images, or an error."""
     array = np.asarray(lists)
-    if array.ndim != 2 or array.dtype.kind not in "iu":
+    if array.ndim != 2 or array.dtype.kind not in "iu" or 0 in array.shape:
         raise InputError(
             f"neighbour lists are whole numbers (images, K1), not {array.dtype} {array.shape}"
         )
-    if array.size and not 0 <= array.min() <= array.max() < len(array):
-        raise InputError(f"neighbour lists name images outside 0 to {len(array) - 1}")
+    if array.shape[1] > LONGEST_LIST:
+        raise InputError(f"a list holds at most {LONGEST_LIST} neighbours, not {array.shape[1]}")
+    strange = np.flatnonzero(((array < 0) | (array >= len(array))).any(axis=1))
+    if strange.size:
+        raise InputError(
+            f"{strange.size} neighbour list(s) name images outside 0 to {len(array) - 1}, the "
+            f"first is that of image {strange[0]}; an index that finds fewer than K1 fills with -1"
+        )
     return array
 
 
-def _expand(
+def expand_in(
+    space: CosineSpace | None,
     lists: NDArray[np.integer],
     k2: int,
-    space: CosineSpace | None,
     *,
-    mutual: bool,
-    min_overlap: int,
+    mutual: bool = False,
+    min_overlap: int = 1,
 ) -> sparse.csr_array:
-    if k2 < 1 or min_overlap < 1:
-        raise InputError(f"K2 and min_overlap are at least 1, not {k2} and {min_overlap}")
+    """`expand` for checked lists and a prepared space."""
+    if not all(isinstance(n, (int, np.integer)) and n >= 1 for n in (k2, min_overlap)):
+        raise InputError(
+            f"K2 and min_overlap are whole numbers from 1 on, not {k2!r} and {min_overlap!r}"
+        )
     how = overlap_scipy if loops is None else overlap_compiled
     rows = membership(lists, mutual=mutual)
     return how.symmetric_expansion(rows, k2, space=space, min_overlap=min_overlap)

@@ -15,6 +15,13 @@ def _load() -> Any:
 
 
 loops = _load()
+
+
+def available() -> bool:
+    """Whether the compiled loops are there."""
+    return loops is not None
+
+
 Result = TypeVar("Result")
 
 
