@@ -1,5 +1,7 @@
 """Exact neighbour lists on a GPU: the steps of `exact`, all of them on the device, by torch."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +34,20 @@ def torch_device(device: Any) -> "torch.device | None":
             f"the device {device!r} cannot be used here ({error}); use 'cpu'"
         ) from error
     return None if chosen.type == "cpu" else chosen
+
+
+@contextmanager
+def _sums_in_single() -> Iterator[None]:
+    """Products of float16 are summed in float32 inside, as the bound on their error supposes."""
+    import torch
+
+    matmul = torch.backends.cuda.matmul
+    before = matmul.allow_fp16_reduced_precision_reduction
+    matmul.allow_fp16_reduced_precision_reduction = False
+    try:
+        yield
+    finally:
+        matmul.allow_fp16_reduced_precision_reduction = before
 
 
 class DeviceRows:
@@ -74,9 +90,10 @@ class DeviceRows:
         images = len(self.values)
         lists = torch.empty((images, k), dtype=torch.int32, device=self.device)
         step = max(1, BLOCK // images)
-        for start in track(range(0, images, step), "Neighbours", unit="block"):
-            rows = torch.arange(start, min(start + step, images), device=self.device)
-            lists[rows] = self._lists_of(rows, k)
+        with _sums_in_single():
+            for start in track(range(0, images, step), "Neighbours", unit="block"):
+                rows = torch.arange(start, min(start + step, images), device=self.device)
+                lists[rows] = self._lists_of(rows, k)
         return lists.cpu().numpy()
 
     def _lists_of(self, rows: "torch.Tensor", k: int) -> "torch.Tensor":

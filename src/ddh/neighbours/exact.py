@@ -83,7 +83,9 @@ def candidates(product: Product, k: int) -> Iterator[Pairs]:
     held = _Held(product, k)
     held.collect()
     for start in range(0, len(product), ROWS):
-        yield held.piece(slice(start, start + ROWS))
+        i, j = held.piece(slice(start, start + ROWS))
+        if len(i):
+            yield i, j
     yield from row_candidates(product, held.crowded(), k)
 
 

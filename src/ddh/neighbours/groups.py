@@ -89,8 +89,9 @@ def label_groups(y: ArrayLike) -> LabelGroups:
 def _from_classes(labels: NDArray) -> LabelGroups:
     classes, group_of, sizes = np.unique(labels, return_inverse=True, return_counts=True)
     known = np.ones(len(classes), bool) if labels.dtype.kind in "US" else classes != UNLABELLED
-    relation = sparse.csr_array(sparse.diags_array(known.astype(np.int8)))
-    relation.eliminate_zeros()
+    itself = np.flatnonzero(known)
+    shape = (len(classes), len(classes))
+    relation = sparse.csr_array((np.ones(len(itself), np.int8), (itself, itself)), shape=shape)
     return LabelGroups(group_of.astype(np.int32), relation, sizes)
 
 

@@ -170,8 +170,9 @@ class _Known:
         if array.ndim not in (1, 2) or len(array) != images:
             raise InputError(f"labels must have {images} rows, got shape {array.shape}")
         self.values = np.packbits(array != 0, axis=1) if array.ndim == 2 else array
-        empty = self.values == 0 if array.ndim == 2 else array[:, None] == UNLABELLED
-        self.labelled = ~np.asarray(empty).all(axis=1)
+        self.labelled: NDArray[np.bool_] = (
+            self.values.any(axis=1) if array.ndim == 2 else array != UNLABELLED
+        )
 
     def agree(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> NDArray[np.bool_]:
         if self.values.ndim == 2:
