@@ -11,7 +11,7 @@ from scipy import sparse
 from ddh.errors import InputError
 from ddh.neighbours.cosine import cosine_space
 from ddh.neighbours.expansion import check_lists, expand_in
-from ddh.neighbours.groups import UNLABELLED
+from ddh.neighbours.groups import label_groups
 from ddh.neighbours.nearest import nearest_in
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -167,17 +167,17 @@ class _Known:
 
     def __init__(self, labels: ArrayLike, images: int) -> None:
         array = np.asarray(labels)
-        if array.ndim not in (1, 2) or len(array) != images:
+        groups = label_groups(array)
+        if len(groups) != images:
             raise InputError(f"labels must have {images} rows, got shape {array.shape}")
-        self.values = np.packbits(array != 0, axis=1) if array.ndim == 2 else array
-        self.labelled: NDArray[np.bool_] = (
-            self.values.any(axis=1) if array.ndim == 2 else array != UNLABELLED
-        )
+        self.labelled = groups.relation.diagonal()[groups.group_of] != 0
+        self.group_of = groups.group_of
+        self.concepts = np.packbits(array != 0, axis=1) if array.ndim == 2 else None
 
     def agree(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> NDArray[np.bool_]:
-        if self.values.ndim == 2:
-            return (self.values[i] & self.values[j]).any(axis=1)
-        return (self.values[i] == self.values[j]) & self.labelled[i]
+        if self.concepts is not None:
+            return (self.concepts[i] & self.concepts[j]).any(axis=1)
+        return (self.group_of[i] == self.group_of[j]) & self.labelled[i]
 
     def precision(self, S: sparse.csr_array) -> float | None:
         """Of the pairs of S in which both images have labels, the share that has one in common."""
