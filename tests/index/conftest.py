@@ -1,6 +1,7 @@
 """Real servers, started once a session, and one door to all engines."""
 
 import importlib.util
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -68,7 +69,8 @@ def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     if request.param == "local":
         return Engine("local", str(tmp_path_factory.mktemp("local")))
     if request.param == "milvus":
-        return Engine("milvus", request.getfixturevalue("milvus_server").url)
+        given = os.environ.get("DDH_MILVUS")  # a whole Milvus, where there is one
+        return Engine("milvus", given or request.getfixturevalue("milvus_server").url)
     if request.param == "postgres":
         return Engine("postgres", request.getfixturevalue("vector_server").url)
     return Engine("postgres-plain", request.getfixturevalue("plain_server"))

@@ -152,6 +152,7 @@ class Engine:
     def __init__(self, name: str, address: str) -> None:
         self.name, self.address = name, address
         self.made: list[str] = []
+        self.run = time.time_ns() % 10**9  # apart from other runs on a shared server
 
     def fresh(self) -> str:
         """A location where there is no index yet."""
@@ -159,7 +160,7 @@ class Engine:
         if self.name == "local":
             self.made.append(f"{self.address}/{number}.index")
         else:
-            self.made.append(f"{self.address}#test_{number}")
+            self.made.append(f"{self.address}#test_{self.run}_{number}")
         return self.made[-1]
 
     @contextlib.contextmanager

@@ -27,12 +27,11 @@ from ddh.index.milvus_schema import (
     Collections,
     expression,
     ids_expression,
-    key_id,
     milvus_rows,
     read_row,
 )
 from ddh.index.names import split_name, without_password
-from ddh.index.rows import Codes, Columns, Hit, IndexInfo, Row
+from ddh.index.rows import Codes, Columns, Hit, IndexInfo, Row, key_digest
 
 MOST_ANSWERS = 16384  # that Milvus gives to a query
 WRITTEN_ROWS = 4096  # a request
@@ -91,12 +90,12 @@ class MilvusIndex(Index):
 
     def _delete(self, keys: list[str]) -> int:
         existing = self._existing(keys)
-        for part in _parts([key_id(key) for key in existing], ASKED_ROWS):
+        for part in _parts([key_digest(key) for key in existing], ASKED_ROWS):
             self._connection.call(MilvusClient.delete, collection_name=self._name, ids=part)
         return len(existing)
 
     def _existing(self, keys: Sequence[str]) -> list[str]:
-        return [found["key"] for found in self._asked([key_id(key) for key in keys], ["key"])]
+        return [found["key"] for found in self._asked([key_digest(key) for key in keys], ["key"])]
 
     def _asked(self, ids: Sequence[str], fields: list[str]) -> Iterator[dict[str, Any]]:
         for part in _parts(ids, ASKED_ROWS):
@@ -237,7 +236,7 @@ class MilvusIndex(Index):
         return [rows[row] for row in ids]
 
     def _get(self, keys: list[str]) -> list[Row]:
-        return [read_row(row) for row in self._asked([key_id(key) for key in keys], ROW_FIELDS)]
+        return [read_row(row) for row in self._asked([key_digest(key) for key in keys], ROW_FIELDS)]
 
     def items(
         self, *, where: Mapping[str, Scalar] | None = None, folder: str | None = None

@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 
 RPC_ATTEMPTS = 3
 
-_LOST = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN)
+_LOST = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 _LITE_HINT = (
     'binary vectors in a file need Milvus Lite 2.5: pip install "milvus-lite==2.5.1" '
     '"setuptools<82"'

@@ -1,6 +1,5 @@
 """The collections of an index in Milvus, how a row looks in them, and filters as expressions."""
 
-import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -8,12 +7,21 @@ from typing import Any
 import grpc  # type: ignore[import-untyped]
 import numpy as np
 from pymilvus import DataType, MilvusClient
+from pymilvus.exceptions import MilvusException
 
 from ddh.codes import code_bytes
-from ddh.errors import InputError
+from ddh.errors import DDHError, InputError
 from ddh.index.base import Facts
 from ddh.index.filters import Filter, Scalar
-from ddh.index.rows import MAX_TEXT_BYTES, Codes, Columns, FileStamp, Row, read_metadata
+from ddh.index.rows import (
+    MAX_TEXT_BYTES,
+    Codes,
+    Columns,
+    FileStamp,
+    Row,
+    key_digest,
+    read_metadata,
+)
 
 FLAT, IVF = "BIN_FLAT", "BIN_IVF_FLAT"
 LISTS = 1024  # of an IVF index; probing all of them is exact
@@ -76,10 +84,19 @@ class Collections:
 
     def use_lists(self, client: MilvusClient) -> None:
         """Search through lists (IVF) from now on."""
-        if self.kind(client) != IVF:
-            client.release_collection(self.rows)
-            client.drop_index(self.rows, "code")
+        if self.kind(client) == IVF:
+            return
+        client.release_collection(self.rows)
+        client.drop_index(self.rows, "code")
+        try:
             client.create_index(self.rows, _vector_index(client, IVF))
+        except MilvusException as error:
+            client.create_index(self.rows, _vector_index(client, FLAT))
+            raise DDHError(
+                f"this Milvus keeps no {IVF} index (Milvus Lite has {FLAT} only), so it cannot "
+                "search approximately: open without approximate"
+            ) from error
+        finally:
             client.load_collection(self.rows)
 
     def settings(self, client: MilvusClient) -> dict[str, str]:
@@ -114,7 +131,7 @@ def milvus_rows(rows: Columns, written: int) -> list[dict[str, Any]]:
     """Rows as `MilvusClient.insert` takes them; `written` is the order of the first."""
     return [
         {
-            "id": key_id(key),
+            "id": key_digest(key),
             "key": key,
             "code": code,
             "written": written + position,
@@ -144,14 +161,6 @@ def read_row(found: Mapping[str, Any]) -> Row:
 def read_code(found: Mapping[str, Any]) -> Codes:
     """The code of a row that was asked for."""
     return np.frombuffer(found["code"][0], np.uint8)
-
-
-def key_id(key: str) -> str:
-    """The primary key of a row: a digest of its key.
-
-    Milvus puts primary keys into expressions, and Milvus Lite into SQL, without escaping them.
-    """
-    return hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
 
 
 def ids_expression(ids: list[str]) -> str:

@@ -316,6 +316,7 @@ def _plan(db: psycopg.Connection, nearest_by_index: int | None) -> None:
     if nearest_by_index is None:
         db.execute("SET LOCAL enable_indexscan = off")  # HNSW would answer approximately
         return
+    db.execute("SET LOCAL enable_seqscan = off")  # small tables would be scanned all the same
     width = min(MAX_EF_SEARCH, max(100, 2 * nearest_by_index))
     db.execute("SELECT set_config('hnsw.ef_search', %s, true)", (str(width),))
     if db.execute("SELECT current_setting('hnsw.iterative_scan', true)").fetchone() != (None,):

@@ -13,10 +13,11 @@ class Tables:
     """Names and statements of one index."""
 
     def __init__(self, name: str) -> None:
+        self.facts_name = f"{name}_facts"
         self.rows_name, self.hnsw_name = f'"{name}_rows"', f'"{name}_rows_hnsw"'
         self.names: Mapping[str, Identifier | Literal] = {
             "rows": Identifier(f"{name}_rows"),
-            "facts": Identifier(f"{name}_facts"),
+            "facts": Identifier(self.facts_name),
             "settings": Identifier(f"{name}_settings"),
             "claims": Identifier(f"{name}_writes"),
             "staging": Identifier("ddh_staging"),
@@ -56,8 +57,12 @@ class Tables:
 
 def read_facts(db: psycopg.Connection[Any], tables: Tables) -> Facts | None:
     """What the index is; None where it is not there."""
-    there = db.execute("SELECT to_regclass(%s)", (tables.facts.as_string(),)).fetchone()
-    if there == (None,):
+    # A scan of the catalogue, not to_regclass: that may answer from what a session has cached.
+    there = db.execute(
+        "SELECT 1 FROM pg_class WHERE relname = %s AND relkind = 'r' AND pg_table_is_visible(oid)",
+        (tables.facts_name,),
+    ).fetchone()
+    if not there:
         return None
     return Facts.from_text(dict(db.execute(tables.sql("SELECT name, value FROM {facts}"))))
 

@@ -1,5 +1,6 @@
 """What an index holds and what it answers: rows in, typed results out, and the checks of both."""
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -190,6 +191,14 @@ def check_text(value: str, what: str) -> str:
             f"{what} has at most {MAX_TEXT_BYTES} bytes, not {size}: {value[:60]!r}..."
         )
     return value
+
+
+def key_digest(key: str) -> str:
+    """A key as 32 hexadecimal digits, for a primary key that no database has to escape.
+
+    Milvus puts primary keys into expressions, and Milvus Lite into SQL, as they are.
+    """
+    return hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
 
 
 def _check_stamp(stamp: FileStamp) -> FileStamp:

@@ -1,0 +1,197 @@
+"""An index carried over to other tools, one line each; every row in the order written.
+
+The bits need no turning: faiss, Milvus, Lance and Parquet take the packed bytes as they are (bit j
+of a code under 0x80 >> (j % 8) of byte j // 8), PostgreSQL's `bit(n)` text is the same bits read
+from left to right. Rows are walked through a few thousand at a time; only faiss, which lives in
+memory, holds all codes.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ddh.errors import InputError, MissingDependency
+from ddh.index.base import Index
+from ddh.index.rows import Codes, Row, key_digest
+
+if TYPE_CHECKING:
+    import faiss
+    import pyarrow
+
+BATCH_ROWS = 8192
+
+_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
+
+
+def to_faiss(
+    index: Index, path: str | os.PathLike[str] | None = None
+) -> tuple["faiss.IndexBinaryFlat", list[str]]:
+    """A faiss `IndexBinaryFlat` and the keys of its rows.
+
+    With a `path` both are written too: the index for `faiss.read_index_binary`, the keys as a
+    JSON list to the same name with `.keys.json` behind it. faiss counts in whole bytes, so its
+    dimension is the number of bits rounded up to a multiple of 8; distances are the same.
+    """
+    import faiss
+
+    flat = faiss.IndexBinaryFlat(8 * index.code_bytes)
+    keys: list[str] = []
+    for rows in _batches(index):
+        flat.add(_codes(rows))
+        keys += [row.key for row in rows]
+    if path is not None:
+        _write_whole(Path(path), lambda target: faiss.write_index_binary(flat, str(target)))
+        text = json.dumps(keys, ensure_ascii=False)
+        listing = Path(f"{os.fspath(path)}.keys.json")
+        _write_whole(listing, lambda target: target.write_text(text, encoding="utf-8"))
+    return flat, keys
+
+
+def to_pgvector(index: Index, path: str | os.PathLike[str]) -> int:
+    """A text file for PostgreSQL's COPY, and the number of its rows.
+
+    Columns: key, code, path, metadata, for
+    `CREATE TABLE photos (key text, code bit(64), path text, metadata jsonb)` and
+    `\\copy photos FROM 'photos.copy'`.
+    """
+    count = 0
+
+    def write(target: Path) -> None:
+        nonlocal count
+        with target.open("w", encoding="utf-8", newline="\n") as stream:
+            for rows in _batches(index):
+                bits = np.unpackbits(_codes(rows), axis=1, count=index.bits)
+                for row, code in zip(rows, bits + np.uint8(ord("0")), strict=True):
+                    metadata = json.dumps(row.metadata, ensure_ascii=False).translate(_ESCAPES)
+                    where = "\\N" if row.path is None else row.path.translate(_ESCAPES)
+                    key = row.key.translate(_ESCAPES)
+                    stream.write(f"{key}\t{bytes(code).decode()}\t{where}\t{metadata}\n")
+                count += len(rows)
+
+    _write_whole(Path(path), write)
+    return count
+
+
+def to_milvus(index: Index) -> Iterator[list[dict[str, Any]]]:
+    """Lists of rows as `MilvusClient.insert(collection, rows)` takes them.
+
+    Fields: id (VARCHAR of 32), a digest of the key for the primary key, since not every Milvus
+    takes quotes in one; key (VARCHAR); code (BINARY_VECTOR, its dimension the bits rounded up to
+    a multiple of 8); path (VARCHAR, empty where there is none); metadata (JSON).
+    """
+    for rows in _batches(index):
+        yield [
+            {
+                "id": key_digest(row.key),
+                "key": row.key,
+                "code": row.code.tobytes(),
+                "path": row.path or "",
+                "metadata": row.metadata,
+            }
+            for row in rows
+        ]
+
+
+def to_parquet(index: Index, path: str | os.PathLike[str]) -> int:
+    """A Parquet file, and the number of its rows.
+
+    Columns: key, code (fixed-size binary), path, metadata (JSON text). The file's own metadata
+    tells `ddh.bits`, `ddh.bit_order` and `ddh.model_id`.
+    """
+    pa = _pyarrow()
+    from pyarrow import parquet
+
+    count = 0
+
+    def write(target: Path) -> None:
+        nonlocal count
+        schema = _schema(index, pa.binary(index.code_bytes))
+        with parquet.ParquetWriter(target, schema) as writer:
+            for rows in _batches(index):
+                codes = pa.array([row.code.tobytes() for row in rows], pa.binary(index.code_bytes))
+                writer.write_batch(_record_batch(rows, codes, schema))
+                count += len(rows)
+
+    _write_whole(Path(path), write)
+    return count
+
+
+def to_lance(index: Index, path: str | os.PathLike[str]) -> int:
+    """A new Lance data set, and the number of its rows.
+
+    Columns as in Parquet, but the code is a list of `uint8` of fixed length, which Lance can
+    search by `metric="hamming"`.
+    """
+    pa = _pyarrow()
+    try:
+        import lance
+    except ImportError as error:
+        raise MissingDependency("a Lance data set needs: pip install pylance") from error
+    if Path(path).exists():
+        raise InputError(f"{os.fspath(path)} is there already: choose another name")
+    kind = pa.list_(pa.uint8(), index.code_bytes)
+    schema = _schema(index, kind)
+
+    def batches() -> Iterator["pyarrow.RecordBatch"]:
+        for rows in _batches(index):
+            flat = pa.array(_codes(rows).ravel(), pa.uint8())
+            codes = pa.FixedSizeListArray.from_arrays(flat, index.code_bytes)
+            yield _record_batch(rows, codes, schema)
+
+    written = lance.write_dataset(batches(), os.fspath(path), schema=schema)
+    return written.count_rows()
+
+
+def _batches(index: Index) -> Iterator[list[Row]]:
+    rows = index.items()
+    while batch := list(islice(rows, BATCH_ROWS)):
+        yield batch
+
+
+def _codes(rows: list[Row]) -> Codes:
+    return np.stack([row.code for row in rows])
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise MissingDependency('this export needs: pip install "ddh[parquet]"') from error
+    return pyarrow
+
+
+def _schema(index: Index, code: Any) -> "pyarrow.Schema":
+    pa = _pyarrow()
+    facts = {"ddh.bits": str(index.bits), "ddh.bit_order": index.facts.bit_order}
+    if index.model_id:
+        facts["ddh.model_id"] = index.model_id
+    columns = [
+        ("key", pa.string()),
+        ("code", code),
+        ("path", pa.string()),
+        ("metadata", pa.string()),
+    ]
+    return pa.schema(columns, metadata=facts)
+
+
+def _record_batch(rows: list[Row], codes: Any, schema: Any) -> "pyarrow.RecordBatch":
+    pa = _pyarrow()
+    texts = [json.dumps(row.metadata, ensure_ascii=False) for row in rows]
+    keys, paths = [row.key for row in rows], [row.path for row in rows]
+    columns = [pa.array(keys), codes, pa.array(paths, pa.string()), pa.array(texts)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _write_whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Write a file beside its place and move it there: whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        write(temporary)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
