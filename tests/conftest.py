@@ -17,7 +17,7 @@ def repository() -> Path:
 
 
 def _unpacked(name: str, folder: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data set from the folder DDH_DATA, or unpacked once from the archives beside the checkout."""
+    """A data set from the folder DDH_DATA, or unpacked from the archives beside the checkout."""
     given = os.environ.get("DDH_DATA")
     if given and (Path(given) / folder).is_dir():
         return Path(given) / folder

@@ -44,4 +44,6 @@ def describe_failures(failures: list[dict[str, Any]]) -> str:
     if more:
         shown.append(f"  ... and {more} more (all of them with --json)")
     count = len(failures)
-    return "\n".join([f"Skipped {count} file{'s' if count > 1 else ''} that could not be used:", *shown])
+    return "\n".join(
+        [f"Skipped {count} file{'s' if count > 1 else ''} that could not be used:", *shown]
+    )

@@ -65,14 +65,18 @@ def matconvnet_file(path, *, old_form=False, width=4):
             layer["weights"] = cell
         layers.append(layer)
         if name in ("conv1", "conv2"):
-            layers.append({"name": f"norm{name[-1]}", "type": "lrn", "param": [5.0, 2.0, 1e-4, 0.75]})
+            layers.append(
+                {"name": f"norm{name[-1]}", "type": "lrn", "param": [5.0, 2.0, 1e-4, 0.75]}
+            )
             layers.append({"name": f"pool{name[-1]}", "type": "pool", "pad": [0, 1, 0, 1]})
     cells = np.empty((1, len(layers)), object)
     cells[0, :] = layers
     mean = rng.uniform(90, 130, (224, 224, 3)).astype(np.float32)
     normalization = {"averageImage": mean, "imageSize": [224, 224, 3]}
     content = {"layers": cells}
-    content |= {"normalization": normalization} if old_form else {"meta": {"normalization": normalization}}
+    content |= (
+        {"normalization": normalization} if old_form else {"meta": {"normalization": normalization}}
+    )
     savemat(path, content)
     return weights, mean
 
@@ -251,7 +255,9 @@ def test_normalise_resizes_small_pictures_on_the_device():
     network = create("resnet18-tiny", weights="random")
     out = network.normalise(torch.full((2, 8, 8, 3), 128, dtype=torch.uint8))
     assert out.shape == (2, 3, 32, 32)
-    expected = (128 - torch.tensor(network.preprocessing.mean)) / torch.tensor(network.preprocessing.std)
+    expected = (128 - torch.tensor(network.preprocessing.mean)) / torch.tensor(
+        network.preprocessing.std
+    )
     assert torch.allclose(out[0, :, 5, 5], expected, atol=1e-4)
 
 

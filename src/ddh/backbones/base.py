@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -20,6 +21,8 @@ class Backbone(nn.Module, ABC):
     name: str
     dimensions: int
     preprocessing: Preprocessing
+    pixel_mean: Tensor
+    pixel_std: Tensor
     #: Where the weights came from: the origin in words, and a digest of them.
     origin: str = "random"
 
@@ -49,14 +52,14 @@ class Backbone(nn.Module, ABC):
         Pictures of another size than the backbone's are resized here, on the device: this is
         how arrays of tiny pictures travel at their own size.
         """
-        x = pixels.permute(0, 3, 1, 2).to(self.pixel_mean.dtype)  # type: ignore[operator]
+        x = pixels.permute(0, 3, 1, 2).to(self.pixel_mean.dtype)
         size = self.preprocessing.size
         if x.shape[-2:] != (size, size):
             shrinking = x.shape[-1] > size
             x = nn.functional.interpolate(
                 x, (size, size), mode="bilinear", align_corners=False, antialias=shrinking
             )
-        x = (x - self.pixel_mean) / self.pixel_std  # type: ignore[operator]
+        x = (x - self.pixel_mean) / self.pixel_std
         return x.contiguous(memory_format=torch.channels_last)
 
 
@@ -79,7 +82,7 @@ def fold_batch_norm(network: nn.Module) -> None:
 
 def _conv_norm_pairs(parent: nn.Sequential) -> Iterator[tuple[str, str]]:
     names = list(parent._modules)
-    for first, second in zip(names, names[1:], strict=False):
+    for first, second in pairwise(names):
         if isinstance(parent._modules[first], nn.Conv2d) and isinstance(
             parent._modules[second], nn.BatchNorm2d
         ):

@@ -36,6 +36,7 @@ class CNNF(Backbone):
 
     dimensions = 4096
     name = "cnn-f"
+    mean_image: Tensor
 
     def __init__(self, pooling: Pooling = "table 1", *, width: float = 1.0) -> None:
         super().__init__(
@@ -71,7 +72,7 @@ class CNNF(Backbone):
 
     def maps(self, pixels: Tensor) -> Tensor:
         """Everything up to pool5."""
-        x = pixels - self.mean_image  # type: ignore[operator]
+        x = pixels - self.mean_image
         x = self.pool1(self.norm1(torch.relu(self.conv1(x))))
         x = self.pool2(self.norm2(torch.relu(self.conv2(x))))
         x = torch.relu(self.conv4(torch.relu(self.conv3(x))))
@@ -145,8 +146,8 @@ def _load_norm(norm: nn.LocalResponseNorm, parameters: np.ndarray) -> None:
 
 def _load_mean(network: CNNF, content: dict[str, Any]) -> None:
     """The mean picture (h x w x 3) replaces the mean colour; pixels stay in 0..255."""
-    holder = content["meta"] if "meta" in content else None
-    normalization = getattr(holder, "normalization", content.get("normalization"))
+    meta = content.get("meta")
+    normalization = getattr(meta, "normalization", content.get("normalization"))
     average = getattr(normalization, "averageImage", None)
     if average is None:
         return
@@ -154,4 +155,4 @@ def _load_mean(network: CNNF, content: dict[str, Any]) -> None:
     colour = torch.tensor(network.preprocessing.mean)
     picture = mean.expand(SIZE * SIZE, 3) if len(mean) == 1 else mean
     offset = (picture - colour).reshape(SIZE, SIZE, 3).permute(2, 0, 1)
-    network.mean_image.copy_(offset[None])  # type: ignore[operator]
+    network.mean_image.copy_(offset[None])

@@ -54,7 +54,7 @@ STAGES = (
     (3, 1, 6, 320, 1),
 )
 STEM_CHANNELS, HEAD_CHANNELS = 32, 1280
-BATCH_NORM = {"eps": 1e-3, "momentum": 0.01}
+EPSILON, MOMENTUM = 1e-3, 0.01
 
 
 class EfficientNetLite(Backbone):
@@ -101,9 +101,7 @@ class EfficientNetLite(Backbone):
         """Load the ImageNet weights, from the pip package or from a copy of its file."""
         variant = VARIANTS[self.name]
         if path is None:
-            file = packaged_file(
-                variant.package, variant.file, variant.sha256, extra=variant.extra
-            )
+            file = packaged_file(variant.package, variant.file, variant.sha256, extra=variant.extra)
         else:
             file = checked_file(path, variant.sha256)
         state = {self._our_name(key): value for key, value in read_state(file).items()}
@@ -119,8 +117,10 @@ class EfficientNetLite(Backbone):
             return outer[part] + rest
         number, layer, field = rest.split(".", 2)
         stage, block = self._place(int(number))
-        layers = {"_expand_conv": "expand.1", "_bn0": "expand.2", "_depthwise_conv": "depthwise.1",
-                  "_bn1": "depthwise.2", "_project_conv": "project.1", "_bn2": "project.2"}  # fmt: skip
+        layers = {
+            "_expand_conv": "expand.1", "_bn0": "expand.2", "_depthwise_conv": "depthwise.1",
+            "_bn1": "depthwise.2", "_project_conv": "project.1", "_bn2": "project.2",
+        }  # fmt: skip
         return f"stages.{stage}.{block}.{layers[layer]}.{field}"
 
     def _place(self, number: int) -> tuple[int, int]:
@@ -172,14 +172,14 @@ def conv_norm(
     channels: int, out: int, kernel: int, *, stride: int = 1, groups: int = 1,
     activation: bool = True,
 ) -> nn.Sequential:  # fmt: skip
-    """Padding, convolution, batch norm and ReLU6. Odd kernels at stride 1 pad evenly by themselves."""
+    """Padding, convolution, batch norm, ReLU6. At stride 1 an odd kernel pads evenly by itself."""
     even = stride == 1
     layers: list[nn.Module] = [
         nn.Identity() if even else SamePadding(kernel, stride),
         nn.Conv2d(
             channels, out, kernel, stride, kernel // 2 if even else 0, groups=groups, bias=False
         ),
-        nn.BatchNorm2d(out, **BATCH_NORM),
+        nn.BatchNorm2d(out, eps=EPSILON, momentum=MOMENTUM),
     ]
     if activation:
         layers.append(nn.ReLU6(inplace=True))

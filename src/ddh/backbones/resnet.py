@@ -15,8 +15,8 @@ from ddh.backbones.base import Backbone
 from ddh.backbones.weights import checked_file, file_digest, load_exactly, read_state
 from ddh.images import Preprocessing
 
-IMAGENET_MEAN = tuple(255 * value for value in (0.485, 0.456, 0.406))
-IMAGENET_STD = tuple(255 * value for value in (0.229, 0.224, 0.225))
+IMAGENET_MEAN = (255 * 0.485, 255 * 0.456, 255 * 0.406)
+IMAGENET_STD = (255 * 0.229, 255 * 0.224, 255 * 0.225)
 DEPTHS = {"resnet18": (2, 2, 2, 2), "resnet50": (3, 4, 6, 3)}
 
 

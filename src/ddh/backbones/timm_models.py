@@ -46,5 +46,7 @@ class TimmBackbone(Backbone):
         return self.network(pixels)
 
     def last_stage(self) -> list[nn.Module]:
-        trained = [child for child in self.network.children() if any(True for _ in child.parameters())]
+        trained = [
+            child for child in self.network.children() if any(True for _ in child.parameters())
+        ]
         return trained[-2:]

@@ -66,7 +66,7 @@ def read_state(path: Path) -> dict[str, Tensor]:
 def load_exactly(
     network: torch.nn.Module, state: Mapping[str, Tensor], *, ignore: tuple[str, ...], source: str
 ) -> None:
-    """Load a state into a network; every tensor must find its place (`ignore`: prefixes to drop)."""
+    """Load a state; every tensor must find its place (`ignore`: prefixes of names to drop)."""
     wanted = network.state_dict()
     given = {k: v for k, v in state.items() if not k.startswith(ignore)}
     missing = sorted(k for k in wanted.keys() - given.keys() if "num_batches" not in k)

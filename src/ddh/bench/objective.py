@@ -6,8 +6,8 @@ from collections.abc import Callable
 import click
 import numpy as np
 
-from ddh.output import emit, json_option
 from ddh.errors import InputError
+from ddh.output import emit, json_option
 
 DENSE_LIMIT = 100_000
 DENSE_STEPS, STEPS = 3, 50
@@ -21,7 +21,7 @@ DENSE_STEPS, STEPS = 3, 50
 @click.option("--seed", default=0, show_default=True)
 @json_option
 def objective(images: str, bits: int, degree: int, batch: int, seed: int, as_json: bool) -> None:
-    """Seconds of one step (loss, gradient, memory update) by the identity, and by dense products."""
+    """Time of one step (loss, gradient, memory update) by the identity, and by dense products."""
     sizes = [int(part) for part in images.split(",")]
     if min(sizes) <= max(degree, batch):
         raise InputError("N must be larger than the degree and the batch")
@@ -69,7 +69,7 @@ def _graph(n: int, degree: int, rng: np.random.Generator):  # type: ignore[no-un
 
 
 def _seconds(step: Callable[[], None], repeats: int) -> float:
-    """The quickest of the repeats, after two to warm up: other work on the machine adds to the rest."""
+    """The quickest of the repeats after two to warm up: other work on the machine only adds."""
     step()
     step()
     times = []

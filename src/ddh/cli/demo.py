@@ -31,7 +31,10 @@ def demo(out: Path, as_json: bool) -> None:
     features = pixels.reshape(len(pixels), -1).astype(np.float32)
     order = np.random.default_rng(0).permutation(len(features))
     queries, database = order[:QUERIES], order[QUERIES:]
-    _say(f"Learning {BITS}-bit codes for {len(database):,} handwritten digits, without labels.", as_json)
+    _say(
+        f"Learning {BITS}-bit codes for {len(database):,} handwritten digits, without labels.",
+        as_json,
+    )
     rows = []
     for method in (LSH, ITQ, DDH):
         started = time.perf_counter()
@@ -57,23 +60,27 @@ def _draw(
     path: Path, pixels: np.ndarray, labels: np.ndarray, queries: np.ndarray, database: np.ndarray,
     query_codes: np.ndarray, database_codes: np.ndarray,
 ) -> float:  # fmt: skip
-    """Search, and draw a contact sheet: one query of each of the first digits and its nearest ten."""
+    """Search, and draw a contact sheet: a query of each digit and its nearest ten."""
     from ddh.codes import pack, search
-    from ddh.images import contact_sheet
+    from ddh.images import SheetRow, contact_sheet
 
     started = time.perf_counter()
     distances, found = search(pack(query_codes), pack(database_codes), SHOWN_RESULTS)
     seconds = time.perf_counter() - started
     shown = [int(np.flatnonzero(labels[queries] == digit)[0]) for digit in range(SHOWN_ROWS)]
+    rows = [
+        SheetRow(
+            query=pixels[queries[row]],
+            results=list(pixels[database[found[row]]]),
+            captions=[f"{distance} bits" for distance in distances[row]],
+            marks=list(labels[database[found[row]]] == labels[queries[row]]),
+            caption=f"a {labels[queries[row]]}",
+        )
+        for row in shown
+    ]
     contact_sheet(
-        [
-            (pixels[queries[row]], list(pixels[database[found[row]]]),
-             [f"{distance} bits" for distance in distances[row]])
-            for row in shown
-        ],
-        path,
-        marks=[list(labels[database[found[row]]] == labels[queries[row]]) for row in shown],
-    )  # fmt: skip
+        rows, path, title=f"Handwritten digits: query and its nearest ten, {BITS}-bit codes"
+    )
     return round(seconds, 4)
 
 
@@ -94,8 +101,8 @@ def _text(document: dict) -> str:
             *table,
             "",
             f"{document['queries']} held-out digits searched {document['database']:,} codes of "
-            f"{document['bits']} bits in {document['search seconds'] * 1000:.1f} ms. Labels were used "
-            "for the score alone.",
+            f"{document['bits']} bits in {document['search seconds'] * 1000:.1f} ms. Labels were "
+            "used for the score alone.",
             f"See what was found (query | nearest ten): {document['contact sheet']}",
             "",
             "Next, with a folder of your own pictures:",

@@ -10,8 +10,8 @@ import click
 import numpy as np
 
 from ddh.cli.fit import read_input, work_folder
-from ddh.output import describe_failures, emit, json_option, quiet_option
 from ddh.errors import InputError
+from ddh.output import describe_failures, emit, json_option, quiet_option
 from ddh.progress import bar
 
 PART_IMAGES = 2048
@@ -28,9 +28,7 @@ PART_IMAGES = 2048
 @click.option("--resume", is_flag=True, help="Go on with an interrupted run.")
 @json_option
 @quiet_option
-def encode(
-    images: Path, model: Path, out: Path, device: str, resume: bool, as_json: bool
-) -> None:
+def encode(images: Path, model: Path, out: Path, device: str, resume: bool, as_json: bool) -> None:
     """Compute the codes of a folder of pictures (or a .npy file of pictures or features).
 
     \b
@@ -137,7 +135,9 @@ def _write(out: Path, names: list[str], codes: np.ndarray, bits: int, model_id: 
         with temporary.open("w", newline="", encoding="utf-8", errors="surrogateescape") as stream:
             writer = csv.writer(stream)
             writer.writerow(["name", "code"])
-            writer.writerows((name, code.tobytes().hex()) for name, code in zip(names, codes, strict=True))
+            writer.writerows(
+                (name, code.tobytes().hex()) for name, code in zip(names, codes, strict=True)
+            )
     else:
         np.savez(
             temporary, names=np.array(names), codes=codes, bits=np.array(bits),

@@ -7,8 +7,8 @@ from typing import Any
 import click
 import numpy as np
 
-from ddh.output import describe_failures, emit, json_option, quiet_option
 from ddh.errors import InputError
+from ddh.output import describe_failures, emit, json_option, quiet_option
 
 DEPTHS = ("head", "last-stage", "network")
 

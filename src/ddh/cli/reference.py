@@ -19,9 +19,7 @@ def reference() -> str:
     return HEADER + "".join(_sections(cli, "ddh", None))
 
 
-def _sections(
-    command: click.Command, name: str, parent: click.Context | None
-) -> Iterator[str]:
+def _sections(command: click.Command, name: str, parent: click.Context | None) -> Iterator[str]:
     ctx = click.Context(
         command, info_name=name, parent=parent, terminal_width=100, max_content_width=100
     )

@@ -20,14 +20,14 @@ from ddh.hashers.base import Hasher, check_features, check_labels, sgn
 from ddh.images import Failure, ImageSource, Preprocessing, is_images, open_images
 from ddh.training.features import Extractor, Features, extract
 from ddh.training.fitting import Data, Fitted, fit_hashing
-from ddh.training.settings import DEPTHS, Depth, Settings, settings
+from ddh.training.settings import DEPTHS, Depth, Settings, adapt, settings
 
 BACKBONE = "backbone."
 
 
 @dataclass(frozen=True)
 class EncodedBatch:
-    """Packed codes of the pictures `indices` of a source, and the pictures that could not be read."""
+    """Packed codes of the pictures `indices` of a source, and the pictures not readable."""
 
     indices: NDArray[np.int64]
     codes: NDArray[np.uint8]
@@ -69,6 +69,7 @@ class DDH(Hasher):
         centre: bool | None = None,
         alpha: float | None = None,
         lambda1: float | None = None,
+        balanced: bool | None = None,
         lambda2: float | None = None,
         pairs: str | None = None,
         optimiser: str | None = None,
@@ -95,6 +96,7 @@ class DDH(Hasher):
         self.centre = centre
         self.alpha = alpha
         self.lambda1 = lambda1
+        self.balanced = balanced
         self.lambda2 = lambda2
         self.pairs = pairs
         self.optimiser = optimiser
@@ -125,7 +127,7 @@ class DDH(Hasher):
         a killed run left there is taken up. It is removed when the run has ended.
         """
         code_bytes(self.bits)
-        chosen = self.chosen_settings()
+        self.chosen_settings()  # a wrong setting is found before the long work
         if self.depth not in DEPTHS:
             raise InputError(f"depth is one of {', '.join(DEPTHS)}, not {self.depth!r}")
         folder = Path(work) if work is not None else None
@@ -140,7 +142,7 @@ class DDH(Hasher):
             fitted = fit_hashing(
                 data,
                 self.bits,
-                self._adapted(chosen, len(data.features.values)),
+                self._adapted(len(data.features.values)),
                 depth=self.depth,
                 seed=self._seed(),
                 device=self.device,
@@ -156,14 +158,10 @@ class DDH(Hasher):
         names = Settings.__dataclass_fields__
         return settings(self.preset, **{name: getattr(self, name) for name in names})
 
-    def _adapted(self, chosen: Settings, images: int) -> Settings:
-        """A preset's K1 and K2 shrink for tiny collections; what the user asked for does not."""
-        changes = {}
-        if self.k1 is None and chosen.k1 > images // 3:
-            changes["k1"] = max(1, images // 3)
-        if self.k2 is None and chosen.k2 > images // 3:
-            changes["k2"] = max(1, images // 3)
-        return settings(self.preset, **(chosen.to_dict() | changes)) if changes else chosen
+    def _adapted(self, images: int) -> Settings:
+        """The settings for a collection of this size; what the user named is left alone."""
+        named = [name for name in Settings.__dataclass_fields__ if getattr(self, name) is not None]
+        return adapt(self.chosen_settings(), images, named)
 
     def _seed(self) -> int:
         if self.random_state is not None:
@@ -299,11 +297,13 @@ def _rebuilt(described: dict[str, Any], arrays: storage.Arrays) -> Backbone:
 
 @contextmanager
 def _work_folder(folder: Path | None, resume: bool) -> Iterator[None]:
-    """Remove the folder of a run that has ended; refuse one that holds another run's work."""
+    """A folder that is there during the run and gone after it; refuse another run's work."""
     if folder is not None and folder.exists() and any(folder.iterdir()) and not resume:
         raise InputError(
             f"{folder} holds the work of an interrupted run: resume it, or delete the folder"
         )
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
     yield
     if folder is not None:
         shutil.rmtree(folder, ignore_errors=True)

@@ -62,7 +62,7 @@ def all_pairs(
 
 
 def in_batch(outputs: Tensor, similar: Tensor, alpha: float = 1.0) -> Tensor:
-    """J1 over the pairs of one batch, both branches with a gradient (the paper's two-branch form)."""
+    """J1 over the pairs of a batch, both branches with a gradient (the two-branch form)."""
     bits = outputs.shape[1]
     signs = torch.where(similar, 1.0, -1.0).to(outputs.dtype)
     weights = torch.where(similar, alpha, 1.0).to(outputs.dtype).fill_diagonal_(0)

@@ -64,9 +64,7 @@ class PairMemory:
         self.outputs = outputs.detach().clone()
         everyone = torch.zeros(len(outputs), dtype=torch.int64, device=outputs.device)
         self.all = Moments(self.bits, everyone, grams=True)
-        self.groups = (
-            None if group_of is None else Moments(self.bits, group_of, grams=group_grams)
-        )
+        self.groups = None if group_of is None else Moments(self.bits, group_of, grams=group_grams)
         self.refresh()
 
     def __len__(self) -> int:

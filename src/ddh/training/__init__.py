@@ -2,7 +2,7 @@
 
 from ddh.training.features import Extractor, Features, extract
 from ddh.training.fitting import Data, Fitted, fit_hashing
-from ddh.training.settings import DEPTHS, PRESETS, Depth, Settings, settings
+from ddh.training.settings import DEPTHS, PRESETS, Depth, Settings, adapt, settings
 
 __all__ = [
     "DEPTHS",
@@ -13,6 +13,7 @@ __all__ = [
     "Fitted",
     "PRESETS",
     "Settings",
+    "adapt",
     "extract",
     "fit_hashing",
     "settings",

@@ -6,7 +6,7 @@ from ddh.errors import InputError
 
 
 def choose(device: str = "auto") -> torch.device:
-    """"auto" is a CUDA GPU, else Apple's GPU, else the CPU."""
+    """ "auto" is a CUDA GPU, else Apple's GPU, else the CPU."""
     if device == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")

@@ -55,7 +55,7 @@ class Extractor:
         self.half = supports_bfloat16(self.device)
         network = copy.deepcopy(backbone).eval().requires_grad_(False)
         fold_batch_norm(network)
-        self.network = network.to(self.device, memory_format=torch.channels_last)
+        self.network: Backbone = network.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.batch_size = GPU_BATCH if self.device.type == "cuda" else CPU_BATCH
 
     @torch.inference_mode()

@@ -13,7 +13,7 @@ from scipy import sparse
 from ddh.backbones import Backbone
 from ddh.errors import InputError
 from ddh.images import ImageSource
-from ddh.neighbours import label_groups, pairwise_labels
+from ddh.neighbours import label_groups, pairwise_labels, statistics
 from ddh.objective import GraphPositives, GroupPositives, PairMemory, Positives
 from ddh.training.device import choose
 from ddh.training.features import Features
@@ -74,8 +74,6 @@ def fit_hashing(
     positives, label_statistics = _positives(data, settings, where, approximate, folder, resume)
     features = torch.from_numpy(np.asarray(data.features.values)).to(where)
     mean, scale = standardise(features, settings.centre)
-    if settings.optimiser == "sgd" and not settings.centre:
-        scale = torch.ones_like(scale)  # the paper feeds full7 to the hashing layer as it is
     standard = (features - mean) / scale
     layer = HashingLayer(features.shape[1], bits, torch.Generator().manual_seed(seed)).to(where)
     with torch.no_grad():
@@ -124,12 +122,14 @@ def _positives(
             settings.k1,
             settings.k2,
             centre=settings.centre,
+            device="cuda" if device.type == "cuda" else None,
+            approximate=approximate,
         )
         if saved is not None:
             part = saved.with_name(".graph.part.npz")
             sparse.save_npz(part, graph)
             part.replace(saved)
-    return GraphPositives(graph, device), {"mean_degree": graph.nnz / graph.shape[0]}
+    return GraphPositives(graph, device), statistics(graph).to_dict()
 
 
 def _add_network(

@@ -14,7 +14,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ddh.errors import DDHError
-from ddh.objective import PairMemory, Positives, Terms, all_pairs, in_batch, quantisation, regulariser
+from ddh.objective import (
+    PairMemory,
+    Positives,
+    Terms,
+    all_pairs,
+    in_batch,
+    quantisation,
+    regulariser,
+)
 from ddh.progress import bar
 from ddh.training import checkpoint
 from ddh.training.inputs import Inputs
@@ -40,8 +48,10 @@ class Run:
     history: list[dict[str, float]] = field(default_factory=list)
 
     def modules(self) -> dict[str, nn.Module]:
-        trained = {"layer": self.layer}
-        return trained if self.network is None else trained | {"network": self.network}
+        trained: dict[str, nn.Module] = {"layer": self.layer}
+        if self.network is not None:
+            trained["network"] = self.network
+        return trained
 
     def fingerprint(self) -> dict[str, Any]:
         return {"settings": self.settings.to_dict(), "seed": self.seed, **self.identity}
@@ -58,9 +68,7 @@ def train(
     optimiser = _optimiser(run)
     state: dict[str, Any] = {"epoch": 0, "step": 0, "sums": [0.0, 0.0, 0.0], "history": []}
     if folder is not None and resume:
-        found = checkpoint.load(
-            folder, run.modules(), optimiser, run.memory, run.fingerprint()
-        )
+        found = checkpoint.load(folder, run.modules(), optimiser, run.memory, run.fingerprint())
         state = found or state
     run.history = list(state["history"])
     steps = math.ceil(len(run.inputs) / run.settings.batch_size)
@@ -114,7 +122,7 @@ def _step(run: Run, optimiser: torch.optim.Optimizer, rows: Tensor, features: Te
         quantisation(z) / (N * b),
         regulariser(run.layer.weight, run.layer.bias),
     )
-    loss = terms.total(settings.lambda1, settings.lambda2)
+    loss = terms.total(settings.quantisation_weight(N, z.shape[1]), settings.lambda2)
     optimiser.zero_grad(set_to_none=True)
     loss.backward()  # type: ignore[no-untyped-call]
     optimiser.step()
@@ -124,7 +132,8 @@ def _step(run: Run, optimiser: torch.optim.Optimizer, rows: Tensor, features: Te
 def _close_epoch(run: Run, state: dict[str, Any], optimiser: torch.optim.Optimizer) -> None:
     pairs, quant, regular = (value / max(state["step"], 1) for value in state["sums"])
     settings = run.settings
-    loss = pairs + settings.lambda1 / 2 * quant + settings.lambda2 / 2 * regular
+    lambda1 = settings.quantisation_weight(len(run.inputs), run.memory.bits)
+    loss = pairs + lambda1 / 2 * quant + settings.lambda2 / 2 * regular
     if not math.isfinite(loss):
         raise DDHError(
             f"the training diverged in epoch {state['epoch'] + 1}: the loss is {loss}; "
@@ -143,9 +152,7 @@ def _close_epoch(run: Run, state: dict[str, Any], optimiser: torch.optim.Optimiz
     state.update(epoch=state["epoch"] + 1, step=0, sums=[0.0, 0.0, 0.0])
 
 
-def _save(
-    folder: Path, run: Run, optimiser: torch.optim.Optimizer, state: dict[str, Any]
-) -> None:
+def _save(folder: Path, run: Run, optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> None:
     whole = state | {"history": run.history} | run.fingerprint()
     checkpoint.save(folder, run.modules(), optimiser, run.memory, whole)
 
@@ -162,9 +169,7 @@ def _optimiser(run: Run) -> torch.optim.Optimizer:
             momentum=settings.momentum,
             weight_decay=settings.weight_decay,
         )
-    return torch.optim.Adam(
-        groups, lr=settings.learning_rate, weight_decay=settings.weight_decay
-    )
+    return torch.optim.Adam(groups, lr=settings.learning_rate, weight_decay=settings.weight_decay)
 
 
 def _set_rate(optimiser: torch.optim.Optimizer, settings: Settings, done: float) -> None:

@@ -13,7 +13,8 @@ class HashingLayer(nn.Linear):
     """z = W^T phi + c (Eq. 10); the code is sgn(z). Starts from N(0, 0.01) as the release does."""
 
     def __init__(self, dimensions: int, bits: int, generator: torch.Generator) -> None:
-        super().__init__(dimensions, bits)
+        with torch.random.fork_rng(devices=[]):  # the draw of nn.Linear is not wanted
+            super().__init__(dimensions, bits)
         with torch.no_grad():
             self.weight.normal_(0, 0.01, generator=generator)
             self.bias.normal_(0, 0.01, generator=generator)
@@ -21,7 +22,9 @@ class HashingLayer(nn.Linear):
 
 def trained_modules(backbone: Backbone, depth: Depth) -> list[nn.Module]:
     """The parts of the backbone that learn at this depth."""
-    return {"head": [], "last stage": backbone.last_stage(), "network": [backbone]}[depth]
+    if depth == "head":
+        return []
+    return backbone.last_stage() if depth == "last stage" else [backbone]
 
 
 def prepare(backbone: Backbone, depth: Depth) -> list[nn.Parameter]:

@@ -1,5 +1,6 @@
 """Every setting of the training, and the presets that choose them for the user."""
 
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
@@ -14,7 +15,8 @@ class Settings:
     """Settings by the paper's names where it has one.
 
     The objective of a batch is divided by N x batch, as the authors' release does: the pairwise
-    term is then a mean over pairs, and lambda1 weighs the quantisation as `lambda1 / N`.
+    term is then a mean over pairs, and lambda1 weighs the quantisation as `lambda1 / N`. What
+    a given lambda1 does thus depends on the size of the collection; `balanced` takes that away.
     """
 
     k1: int
@@ -27,6 +29,9 @@ class Settings:
     """Weight of a similar pair; 1 is the paper's objective."""
     lambda1: float
     """Weight of the quantisation term (Eq. 7)."""
+    balanced: bool
+    """lambda1 counts in units of N / L: the quantisation weighs the same beside the pairs whatever
+    the number of images and bits."""
     lambda2: float
     """Weight of the regulariser of the hashing layer (2.4)."""
     pairs: Literal["all", "batch"]
@@ -58,6 +63,10 @@ class Settings:
         if self.optimiser not in ("sgd", "adam"):
             raise InputError(f"optimiser must be 'sgd' or 'adam', not {self.optimiser!r}")
 
+    def quantisation_weight(self, images: int, bits: int) -> float:
+        """lambda1 in the paper's units."""
+        return self.lambda1 * images / bits if self.balanced else self.lambda1
+
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -67,14 +76,14 @@ PRESETS: dict[str, Settings] = {
     # neither momentum, epochs nor a schedule. Its released code differs: K1=20, K2=30, batch 50,
     # lr 1e-2 to 1e-6 over 100 epochs, weight decay 5e-4, no momentum.
     "paper": Settings(
-        k1=15, k2=6, centre=False, alpha=1.0, lambda1=15.0, lambda2=1e-5, pairs="all",
-        optimiser="sgd", learning_rate=1e-3, final_learning_rate=1e-3, network_rate=0.1,
+        k1=15, k2=6, centre=False, alpha=1.0, lambda1=15.0, balanced=False, lambda2=1e-5,
+        pairs="all", optimiser="sgd", learning_rate=1e-3, final_learning_rate=1e-3, network_rate=0.1,
         momentum=0.9, weight_decay=0.0, batch_size=128, epochs=100,
     ),
     "fast": Settings(
-        k1=30, k2=15, centre=True, alpha=3.0, lambda1=15.0, lambda2=0.0, pairs="all",
-        optimiser="adam", learning_rate=3e-3, final_learning_rate=3e-5, network_rate=0.03,
-        momentum=0.9, weight_decay=0.0, batch_size=256, epochs=20,
+        k1=50, k2=20, centre=True, alpha=1.0, lambda1=0.3, balanced=True, lambda2=0.0,
+        pairs="all", optimiser="adam", learning_rate=2e-3, final_learning_rate=2e-5, network_rate=0.03,
+        momentum=0.9, weight_decay=0.0, batch_size=512, epochs=20,
     ),
 }  # fmt: skip
 
@@ -86,5 +95,32 @@ def settings(preset: str = "fast", **changes: Any) -> Settings:
     known = {field.name for field in fields(Settings)}
     given = {name: value for name, value in changes.items() if value is not None}
     if unknown := sorted(given.keys() - known):
-        raise InputError(f"there is no setting {unknown[0]!r}; there are: {', '.join(sorted(known))}")
+        raise InputError(
+            f"there is no setting {unknown[0]!r}; there are: {', '.join(sorted(known))}"
+        )
     return replace(PRESETS[preset], **given)
+
+
+LEAST_STEPS = 1200
+
+
+def adapt(chosen: Settings, images: int, fixed: Collection[str] = ()) -> Settings:
+    """Fit a preset that was made for tens of thousands of images to a smaller collection.
+
+    A neighbourhood must stay a small part of the collection (K1 at most N / 80 and K2 at most
+    N / 200, as long as that leaves 10 and 6, and never more than a third of the images), batches
+    at most N / 20, and there must be enough steps. Settings in `fixed`, those that a user named,
+    stay as they are.
+    """
+    third = max(1, images // 3)
+    smaller: dict[str, Any] = {
+        "k1": min(chosen.k1, max(10, images // 80), third),
+        "k2": min(chosen.k2, max(6, images // 200), third),
+        "batch_size": min(chosen.batch_size, max(32, images // 20)),
+    }
+    changes = {name: value for name, value in smaller.items() if name not in fixed}
+    adapted = replace(chosen, **changes)
+    if "epochs" in fixed:
+        return adapted
+    steps = -(-images // adapted.batch_size)
+    return replace(adapted, epochs=max(adapted.epochs, -(-LEAST_STEPS // steps)))

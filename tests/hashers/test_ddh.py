@@ -1,0 +1,236 @@
+"""DDH: images or features in, codes out, models that travel."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import ddh
+from ddh.backbones import ResNet
+from ddh.codes import pack, unpack
+from ddh.errors import InputError, ModelError
+from ddh.hashers import DDH, ITQ, LSH
+
+
+def clusters(n=300, d=24, classes=6, seed=0):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, classes, n)
+    X = 3 * rng.standard_normal((classes, d))[y] + rng.standard_normal((n, d))
+    return X.astype(np.float32), y
+
+
+def separation(codes, y):
+    """Mean agreement of codes within classes less that between them."""
+    agreement = codes.astype(float) @ codes.T / codes.shape[1]
+    same = y[:, None] == y[None]
+    return agreement[same].mean() - agreement[~same].mean()
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """A folder with 24 real pictures in two kinds, one broken file and one that is no picture."""
+    from sklearn.datasets import load_sample_images
+
+    folder = tmp_path_factory.mktemp("photos")
+    rng = np.random.default_rng(0)
+    for kind, array in enumerate(load_sample_images().images):
+        picture = Image.fromarray(array)
+        (folder / f"kind{kind}").mkdir()
+        for number in range(12):
+            left, top = (int(rng.integers(0, side - 300)) for side in picture.size)
+            crop = picture.crop((left, top, left + 300, top + 300))
+            crop.save(folder / f"kind{kind}" / f"{number:02d}.jpg")
+    (folder / "broken.jpg").write_bytes((folder / "kind0" / "00.jpg").read_bytes()[:2000])
+    (folder / "notes.txt").write_text("not a picture")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def photo_model(photos):
+    return DDH(bits=16, size=64, k1=4, k2=3, epochs=10, device="cpu").fit(photos)
+
+
+def test_codes_are_plus_and_minus_one_and_separate_clusters():
+    X, y = clusters()
+    codes = DDH(bits=24, epochs=10).fit(X).transform(X)
+    assert codes.dtype == np.int8
+    assert set(np.unique(codes)) == {-1, 1}
+    assert separation(codes, y) > separation(LSH(bits=24).fit(X).transform(X), y)
+
+
+def test_labels_give_the_supervised_variant():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 20)).astype(np.float32)
+    y = (X[:, 0] + 0.3 * X[:, 1] > 0).astype(int)
+    model = DDH(bits=8, epochs=30, lambda1=0.0)
+    assert separation(model.fit(X, y).transform(X), y) > 2 * separation(
+        model.fit(X).transform(X), y
+    )
+
+
+def test_many_labels_an_image():
+    X, y = clusters(classes=4)
+    labels = np.eye(4, dtype=int)[y]
+    labels[:, 0] |= y == 1
+    codes = DDH(bits=16, epochs=10, alpha=2.0).fit(X, labels).transform(X)
+    assert separation(codes, np.minimum(y, 2)) > 0.1
+
+
+def test_encode_packs_the_codes():
+    X, _ = clusters(60)
+    model = DDH(bits=13, epochs=2).fit(X)
+    assert np.array_equal(unpack(model.encode(X), 13), model.transform(X))
+
+
+def test_saved_and_loaded_model_gives_the_same_codes(tmp_path):
+    X, _ = clusters(80)
+    model = DDH(bits=20, epochs=2).fit(X)
+    model_id = model.save(tmp_path / "m.ddh")
+    loaded = ddh.load(tmp_path / "m.ddh")
+    assert loaded.model_id == model.model_id == model_id
+    assert np.array_equal(loaded.encode(X), model.encode(X))
+    assert loaded.get_params() == model.get_params()
+    description = json.loads((tmp_path / "m.ddh" / "model.json").read_text())
+    assert description["bits"] == 20
+    assert description["fitted"]["settings_"] == model.settings_
+    assert sorted(p.name for p in (tmp_path / "m.ddh").iterdir()) == [
+        "model.json",
+        "model.safetensors",
+    ]
+
+
+def test_damaged_models_are_refused(tmp_path):
+    X, _ = clusters(40)
+    DDH(bits=8, epochs=1).fit(X).save(tmp_path / "m")
+    weights = tmp_path / "m" / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-10])
+    with pytest.raises(ModelError, match="damaged"):
+        ddh.load(tmp_path / "m")
+    weights.unlink()
+    with pytest.raises(ModelError, match="incomplete"):
+        ddh.load(tmp_path / "m")
+    with pytest.raises(ModelError, match="not a ddh model"):
+        ddh.load(tmp_path)
+    weights.write_bytes(whole)
+    text = (tmp_path / "m" / "model.json").read_text()
+    (tmp_path / "m" / "model.json").write_text(text.replace('"format": 1', '"format": 99'))
+    with pytest.raises(ModelError, match="format 99"):
+        ddh.load(tmp_path / "m")
+
+
+def test_a_model_is_not_saved_over_other_things(tmp_path):
+    (tmp_path / "file").write_text("x")
+    model = ITQ(bits=2).fit(np.eye(4))
+    with pytest.raises(ModelError, match="is a file"):
+        model.save(tmp_path / "file")
+    with pytest.raises(ModelError, match="other things"):
+        model.save(tmp_path)
+
+
+def test_folder_of_photographs_from_fit_to_codes(photos, photo_model, tmp_path):
+    assert photo_model.images_ == 24
+    assert [entry["name"] for entry in photo_model.skipped_] == ["broken.jpg"]
+    batches = list(photo_model.encode_images(photos))
+    codes = np.concatenate([batch.codes for batch in batches])
+    assert codes.shape == (24, 2)
+    assert [f.name for batch in batches for f in batch.failures] == ["broken.jpg"]
+    kinds = np.arange(24) // 12
+    assert separation(unpack(codes, 16), kinds) > 0.5
+    photo_model.save(tmp_path / "p.ddh")
+    loaded = ddh.load(tmp_path / "p.ddh")
+    again = np.concatenate([batch.codes for batch in loaded.encode_images(photos)])
+    assert np.array_equal(codes, again)
+    # weights that pip carries are named, not copied: the model stays small
+    assert sum(file.stat().st_size for file in (tmp_path / "p.ddh").iterdir()) < 200_000
+
+
+def test_batch_size_changes_no_code(photos, photo_model):
+    one = np.concatenate([b.codes for b in photo_model.encode_images(photos, batch_size=1)])
+    many = np.concatenate([b.codes for b in photo_model.encode_images(photos, batch_size=64)])
+    assert (unpack(one, 16) == unpack(many, 16)).mean() >= 0.995
+
+
+def test_transform_names_the_file_that_cannot_be_read(photos, photo_model):
+    with pytest.raises(InputError, match=r"broken\.jpg"):
+        photo_model.transform(photos)
+    good = sorted((photos / "kind0").glob("*.jpg"))
+    assert photo_model.transform(good).shape == (12, 16)
+
+
+def test_pictures_for_a_model_of_features_and_the_reverse(photos, photo_model):
+    X, _ = clusters(40)
+    with pytest.raises(InputError, match="ready features of 24 dimensions"):
+        DDH(bits=8, epochs=1).fit(X).transform(photos)
+    with pytest.raises(InputError, match="1280 dimensions, got 24"):
+        photo_model.transform(X)
+
+
+@pytest.mark.parametrize("depth", ["last stage", "network"])
+def test_training_deeper_than_the_head(depth, tmp_path, monkeypatch):
+    def narrow(*given):
+        torch.manual_seed(0)
+        return ResNet("resnet18", 16, tiny_stem=True, width=8)
+
+    monkeypatch.setattr("ddh.hashers.ddh.create", narrow)
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (40, 16, 16, 3), dtype=np.uint8)
+    images[:20] //= 4
+    model = DDH(bits=8, depth=depth, epochs=2, batch_size=20, device="cpu").fit(images)
+    assert model._network.origin == "trained from random"
+    codes = model.transform(images)
+    model.save(tmp_path / "m")
+    assert np.array_equal(ddh.load(tmp_path / "m").transform(images), codes)
+    trained = dict(model._network.named_parameters())
+    changed = {n for n, p in narrow().named_parameters() if not torch.equal(p, trained[n])}
+    assert changed
+    if depth == "last stage":
+        assert all(name.startswith("layer4") for name in changed)
+    else:
+        assert "conv1.weight" in changed
+
+
+def test_network_depth_needs_images():
+    with pytest.raises(InputError, match="fit on images"):
+        DDH(bits=4, depth="network").fit(np.eye(8))
+
+
+def test_other_features_for_the_labels():
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (16, 8, 8, 3), dtype=np.uint8)
+    model = DDH(bits=4, backbone="resnet18-tiny", weights="random", size=8, epochs=1, k1=3, k2=2,
+                label_backbone="resnet50-tiny", device="cpu").fit(images)  # fmt: skip
+    assert model.n_features_in_ == 512
+
+
+def test_fewer_images_than_neighbours():
+    X, _ = clusters(9)
+    with pytest.raises(InputError, match="lower"):
+        DDH(bits=4, k1=15).fit(X)
+    assert DDH(bits=4, epochs=1).fit(X).settings_["k1"] == 3  # a preset adapts
+    with pytest.raises(InputError, match="at least 3 images"):
+        DDH(bits=4).fit(X[:2])
+
+
+def test_bad_features():
+    X, _ = clusters(30)
+    X[7, 3] = np.nan
+    with pytest.raises(InputError, match="first is row 7"):
+        DDH(bits=4).fit(X)
+    with pytest.raises(InputError, match="1 to 4096 bits"):
+        DDH(bits=0).fit(np.eye(8))
+    with pytest.raises(InputError, match="labels must have 8 rows"):
+        DDH(bits=4).fit(np.eye(8), [1, 2])
+
+
+def test_empty_folder(tmp_path):
+    with pytest.raises(InputError, match="no images"):
+        DDH(bits=8).fit(tmp_path)
+
+
+def test_duplicates_get_the_same_code():
+    X, _ = clusters(50)
+    codes = DDH(bits=16, epochs=2).fit(np.concatenate([X, X])).transform(np.concatenate([X, X]))
+    assert np.array_equal(pack(codes[:50]), pack(codes[50:]))
