@@ -182,6 +182,17 @@ def test_torch_device_gives_the_same_counts():
         assert np.array_equal(plain.relevant, torch.relevant)
 
 
+@pytest.mark.parametrize("k", [10, 499, None])
+def test_torch_device_gives_the_same_ranking(k):
+    rng = np.random.default_rng(3)
+    queries, database = codes(rng, 30, 6), codes(rng, 500, 6)
+    for labels in (rng.integers(0, 3, 530), rng.integers(0, 2, (530, 5))):
+        data = (queries, database, labels[:30], labels[30:])
+        plain = Retrieval(*data).mean_average_precision(k, ties="legacy", seed=2)
+        torch = Retrieval(*data, device="cpu").mean_average_precision(k, ties="legacy", seed=2)
+        np.testing.assert_array_equal(plain.per_query, torch.per_query)
+
+
 def test_databases_larger_than_a_tile():
     rng = np.random.default_rng(4)
     queries, database = codes(rng, 3, 10), codes(rng, 70_000, 10)

@@ -7,7 +7,7 @@ from typing import Any
 
 import ddh
 from ddh.bench.plots import FAINT, INK
-from ddh.bench.writing import RESULTS, Outcome, Table
+from ddh.bench.writing import Outcome, Table
 from ddh.errors import InputError
 
 ORDER = ("table2", "table3", "fig2", "fig3", "table4", "table5", "table6")
@@ -74,7 +74,8 @@ def read_outcomes(folder: Path) -> list[tuple[Outcome, Path]]:
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder; give the one that `ddh bench` wrote into")
     places = [folder, *sorted(path for path in folder.iterdir() if path.is_dir())]
-    found = [(Outcome.read(place), place) for place in places if _is_outcome(place)]
+    read = [(_read(place), place) for place in places]
+    found = [(outcome, place) for outcome, place in read if outcome is not None]
     if not found:
         raise InputError(
             f"no results in {folder}: run a bench first, for example "
@@ -84,12 +85,12 @@ def read_outcomes(folder: Path) -> list[tuple[Outcome, Path]]:
     return sorted(found, key=lambda one: (rank.get(one[0].bench, len(ORDER)), one[0].bench))
 
 
-def _is_outcome(place: Path) -> bool:
+def _read(place: Path) -> Outcome | None:
+    """The results in a folder; None where there are none, or those of another kind of bench."""
     try:
-        Outcome.read(place)
+        return Outcome.read(place)
     except (OSError, ValueError, KeyError, TypeError):
-        return False
-    return (place / RESULTS).is_file()
+        return None
 
 
 def page(outcomes: list[tuple[Outcome, Path]], title: str) -> str:

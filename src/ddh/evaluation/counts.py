@@ -82,7 +82,7 @@ def count(
     queries, database, bits = check_pair(query_codes, database_codes, bits)
     relevance = Relevance.of(query_labels, database_labels, len(queries), len(database))
     if device is not None:
-        from ddh.evaluation.counts_on_device import count_on_device
+        from ddh.evaluation.on_device import count_on_device
 
         return count_on_device(queries, database, relevance, bits, device)
     return _count(words(queries), words(database), relevance, bits)

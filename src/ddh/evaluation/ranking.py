@@ -40,18 +40,27 @@ def ranked_relevance(
     k: int | None,
     bits: int | None = None,
     seed: int = 0,
+    device: str | None = None,
 ) -> Iterator[tuple[slice, NDArray[np.bool_], NDArray[np.int64]]]:
-    """(queries, relevance in rank order down to k, relevant items in all), block by block."""
+    """(queries, relevance in rank order down to k, relevant items in all), block by block.
+
+    On `device` with torch where one is given, otherwise with NumPy; both give the same lists.
+    """
     queries, database, bits = check_pair(query_codes, database_codes, bits)
     relevance = Relevance.of(query_labels, database_labels, len(queries), len(database))
     order = seeded_order(len(database), seed)
-    shuffled = words(database[order])
+    shuffled = database[order]
     relevance = Relevance(relevance.query, relevance.database[order])
-    query_words = words(queries)
     depth = len(database) if k is None else min(k, len(database))
+    if device is not None:
+        from ddh.evaluation.on_device import ranked_on_device
+
+        yield from ranked_on_device(queries, shuffled, relevance, bits, depth, device)
+        return
+    query_words, database_words = words(queries), words(shuffled)
     step = max(1, BLOCK // len(database))
     for start in track(range(0, len(queries), step), "Ranking", unit="block"):
         rows = slice(start, min(start + step, len(queries)))
-        ranked = nearest(query_words[rows], shuffled, bits, depth)
+        ranked = nearest(query_words[rows], database_words, bits, depth)
         relevant = relevance.block(rows)
         yield rows, np.take_along_axis(relevant, ranked, axis=1), relevant.sum(axis=1)

@@ -141,6 +141,7 @@ class Retrieval:
             k=k,
             bits=self.bits,
             seed=seed,
+            device=self.device,
         )
         depth = k or len(self.database_codes)
         for rows, relevance, total in blocks:
