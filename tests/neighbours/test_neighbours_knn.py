@@ -58,7 +58,9 @@ def test_device_lists_are_the_same(case):
 @same_fixtures
 def test_bfloat16_short_lists_give_the_same_lists(case, monkeypatch, small_tiles):
     X, k = case
-    monkeypatch.setattr(exact, "fastest_product", products.BrainProduct)
+    monkeypatch.setattr(
+        exact, "fastest_product", lambda space, index, *_: products.BrainProduct(space, index)
+    )
     np.testing.assert_array_equal(knn(X, k), nearest_by_hand(X, k))
 
 
@@ -139,6 +141,20 @@ def test_no_product_is_off_by_more_than_it_says(product):
     made = product(cosine_space(X), np.arange(200, dtype=np.int32))
     off = np.abs(made.tile(slice(None), slice(None)) - units @ units.T).max()
     assert 0 < off <= made.error < 0.02
+
+
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")
+def test_bfloat16_is_used_only_where_it_helps(monkeypatch):
+    monkeypatch.setattr(products, "multiplies_bfloat16", lambda: True)
+    monkeypatch.setattr(products, "_brain_is_faster", lambda dimensions: True)
+    rng = np.random.default_rng(13)
+    index = np.arange(4096, dtype=np.int32)
+    spread = rng.standard_normal((4096, 24)).astype(np.float32)
+    chosen = products.fastest_product(cosine_space(spread), index, 5, 40)
+    assert isinstance(chosen, products.BrainProduct)
+    # all rows nearly parallel: bfloat16 cannot tell which is nearer
+    chosen = products.fastest_product(cosine_space(spread + 100), index, 5, 40)
+    assert isinstance(chosen, products.SingleProduct)
 
 
 class TestApproximate:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ddh.neighbours.cosine import CosineSpace
 from ddh.neighbours.device import DeviceRows, torch_device
 from ddh.neighbours.native import in_parallel, loops, shares
-from ddh.neighbours.products import Product, fastest_product
+from ddh.neighbours.products import Product, fastest_product, threshold
 from ddh.progress import bar
 
 Pairs = tuple[NDArray[np.integer], NDArray[np.integer]]
@@ -40,7 +40,7 @@ def exact_lists(space: CosineSpace, k: int, *, device: Any = None) -> NDArray[np
     if accelerator is not None:
         lists[index] = index[DeviceRows(space, index, accelerator).lists(k)]
     else:
-        for i, j in candidates(fastest_product(space, index), k):
+        for i, j in candidates(fastest_product(space, index, k, room_for(k) // 2), k):
             rows = index[np.unique(i)]
             lists[rows] = rank(space, index[i], index[j], k)
     if copies.size:
@@ -89,6 +89,11 @@ def candidates(product: Product, k: int) -> Iterator[Pairs]:
     yield from row_candidates(product, held.crowded(), k)
 
 
+def room_for(k: int) -> int:
+    """Candidates that a row can hold before those are dropped that its list has outgrown."""
+    return 4 * k + 64
+
+
 class _Held:
     """The candidates of every row while tiles of the product go by.
 
@@ -99,7 +104,7 @@ class _Held:
     def __init__(self, product: Product, k: int) -> None:
         images = len(product)
         self.product = product
-        self.k, self.room = k, 4 * k + 64
+        self.k, self.room = k, room_for(k)
         self.threshold = np.full(images, -np.inf, np.float32)
         self.count = np.zeros(images, np.int32)
         self.value = np.empty((images, self.room), np.float32)
@@ -148,14 +153,12 @@ class _Held:
 
 def row_candidates(product: Product, rows: NDArray[np.int32], k: int) -> Iterator[Pairs]:
     """As `candidates`, for some rows, each against all columns at once: any number fits."""
-    images = len(product)
-    step = max(1, BLOCK // images)
+    step = max(1, BLOCK // len(product))
     for start in range(0, len(rows), step):
         part = rows[start : start + step]
         cosines = product.tile(part, slice(None))
         cosines[np.arange(len(part)), part] = -np.inf
-        kth = np.partition(cosines, images - k, axis=1)[:, images - k]
-        i, j = np.nonzero(cosines >= (kth - np.float32(2.0 * product.error))[:, None])
+        i, j = np.nonzero(cosines >= threshold(cosines, k, product.error)[:, None])
         yield part[i], j.astype(np.int32)
 
 
