@@ -305,6 +305,12 @@ class Index(ABC):
         """The row with this key, None where there is none."""
         return next(iter(self._get([check_text(key, "a key")])), None)
 
+    def get_many(self, keys: Sequence[str]) -> list[Row]:
+        """The rows with these keys that are there, in the order of `keys`."""
+        names = self._check_keys(keys)
+        found = {row.key: row for row in self._get(names)} if names else {}
+        return [found[name] for name in names if name in found]
+
     def __contains__(self, key: str) -> bool:
         return self.get(key) is not None
 

@@ -1,0 +1,217 @@
+"""`ddh dedup`: groups of pictures that are nearly the same, and which of each to keep."""
+
+import csv
+import io
+import json
+import math
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+from ddh.cli.index import index_option, open_collection
+from ddh.cli.search import TILE, picture
+from ddh.errors import InputError
+from ddh.output import emit, json_option, quiet_option
+from ddh.progress import track
+
+if TYPE_CHECKING:
+    from ddh.index import DuplicateGroup
+    from ddh.index.collection import Collection
+
+SHOWN_GROUPS = 20
+SHEET_GROUPS = 200
+SHEET_COLUMNS = 12
+DEFAULT_SHARE = 0.95
+
+
+@dataclass(frozen=True)
+class Member:
+    """One picture of a group; `distance` is the one to the picture to keep, in bits."""
+
+    key: str
+    file: str | None
+    width: int
+    height: int
+    bytes: int
+    distance: int
+    keep: bool
+
+
+@click.command()
+@index_option
+@click.option("--radius", type=int, help="Most bits in which two pictures differ.")
+@click.option(
+    "--share", type=float, help=f"Least share of equal bits; {DEFAULT_SHARE} where none is given."
+)
+@click.option("--folder", help="Look below this folder of the collection only.")
+@click.option("-o", "--out", type=click.Path(path_type=Path), help="Write the groups: .csv, .json.")
+@click.option("--sheet", type=click.Path(path_type=Path), help="Write a contact sheet (PNG).")
+@click.option(
+    "--move-to", type=click.Path(file_okay=False, path_type=Path),
+    help="Move all but the best of each group into this folder.",
+)  # fmt: skip
+@json_option
+@quiet_option
+def dedup(
+    location: str, radius: int | None, share: float | None, folder: str | None, out: Path | None,
+    sheet: Path | None, move_to: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Find groups of near-duplicates and suggest which picture of each to keep.
+
+    The best picture is the one with the most pixels, then the most bytes, then the one indexed
+    first. Nothing is changed unless --move-to says where to; nothing is ever deleted.
+
+    \b
+    ddh dedup --index photos.index --sheet duplicates.png
+    ddh dedup --index photos.index --radius 2 -o duplicates.csv
+    ddh dedup --index photos.index --move-to duplicates/
+    """
+    if out is not None and out.suffix not in (".csv", ".json"):
+        raise InputError(f"the groups are written to .csv or .json, not {out.name!r}")
+    with open_collection(location, None) as collection:
+        within = _radius(radius, share, collection.index.bits)
+        found = collection.index.duplicates(within, folder=folder)
+        groups = [_ranked(collection, group) for group in track(found, "Measuring", unit="group")]
+        document = _document(location, within, groups)
+        if out is not None:
+            out.write_text(_csv(groups) if out.suffix == ".csv" else json.dumps(document, indent=2))
+        if sheet is not None and groups:
+            _draw(groups, sheet)
+        if move_to is not None:
+            document["moved"] = _move(collection, groups, move_to)
+    emit(document, _text(document, groups, move_to), as_json)
+
+
+def _radius(radius: int | None, share: float | None, bits: int) -> int:
+    if radius is not None and share is not None:
+        raise InputError("give --radius or --share, not both")
+    if radius is not None:
+        if not 0 <= radius <= bits:
+            raise InputError(f"--radius is a number of bits from 0 to {bits}, not {radius}")
+        return radius
+    share = DEFAULT_SHARE if share is None else share
+    if not 0 < share <= 1:
+        raise InputError(f"--share lies between 0 and 1, not {share}")
+    return math.floor((1 - share) * bits + 1e-9)
+
+
+def _ranked(collection: "Collection", group: "DuplicateGroup") -> list[Member]:
+    """The members of a group, the one to keep first, the others by their distance to it."""
+    rows = collection.index.get_many([hit.key for hit in group])
+    measured = [_measure(collection.file(row.key)) for row in rows]
+    order = sorted(
+        range(len(rows)),
+        key=lambda i: (-measured[i][0] * measured[i][1], -measured[i][2], i),
+    )
+    best = rows[order[0]].code
+    distances = [int(np.unpackbits(row.code ^ best).sum()) for row in rows]
+    rest = sorted(order[1:], key=lambda i: distances[i])
+    return [
+        Member(
+            rows[i].key,
+            str(collection.file(rows[i].key) or "") or None,
+            *measured[i],
+            distance=distances[i],
+            keep=i == order[0],
+        )
+        for i in [order[0], *rest]
+    ]
+
+
+def _measure(file: Path | None) -> tuple[int, int, int]:
+    """Width, height and bytes of a picture; zeros where it cannot be read."""
+    from PIL import Image
+
+    if file is None:
+        return 0, 0, 0
+    try:
+        with Image.open(file) as image:
+            return *image.size, file.stat().st_size
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        return 0, 0, 0
+
+
+def _document(location: str, radius: int, groups: list[list[Member]]) -> dict[str, Any]:
+    extra = [member for group in groups for member in group if not member.keep]
+    return {
+        "index": location,
+        "radius": radius,
+        "groups": [[asdict(member) for member in group] for group in groups],
+        "duplicates": len(extra),
+        "bytes": sum(member.bytes for member in extra),
+    }
+
+
+def _text(document: dict[str, Any], groups: list[list[Member]], move_to: Path | None) -> str:
+    if not groups:
+        return f"No two pictures lie within {document['radius']} bits of each other."
+    lines = [
+        f"{len(groups):,} groups within {document['radius']} bits: {document['duplicates']:,} "
+        f"pictures could go ({document['bytes'] / 1e6:,.1f} MB)."
+    ]
+    for group in groups[:SHOWN_GROUPS]:
+        lines.append("")
+        lines += [
+            f"  {'keep' if member.keep else '':<4}  {member.distance:>4} bits  "
+            f"{member.width:>5} x {member.height:<5}  {member.file or member.key}"
+            for member in group
+        ]
+    if groups[SHOWN_GROUPS:]:
+        more = len(groups) - SHOWN_GROUPS
+        lines += ["", f"... and {more:,} more groups: -o duplicates.csv or --json tells them all."]
+    if move_to is not None:
+        lines += ["", f"Moved {document['moved']:,} pictures to {move_to}."]
+    else:
+        lines += ["", "Nothing was changed. --move-to FOLDER moves all but the best of each group."]
+    return "\n".join(lines)
+
+
+def _csv(groups: list[list[Member]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["group", *Member.__dataclass_fields__])
+    for number, group in enumerate(groups, 1):
+        writer.writerows([number, *asdict(member).values()] for member in group)
+    return text.getvalue()
+
+
+def _draw(groups: list[list[Member]], target: Path) -> None:
+    from ddh.images import SheetRow, contact_sheet
+
+    def shown(member: Member) -> Any:
+        return picture(Path(member.file) if member.file else None)
+
+    rows = [
+        SheetRow(
+            shown(best),
+            [shown(member) for member in others[:SHEET_COLUMNS]],
+            [f"{m.distance} bits  {m.width}x{m.height}" for m in others[:SHEET_COLUMNS]],
+            caption=f"keep  {best.width}x{best.height}",
+        )
+        for best, *others in groups[:SHEET_GROUPS]
+    ]
+    contact_sheet(rows, target, tile=TILE)
+
+
+def _move(collection: "Collection", groups: list[list[Member]], folder: Path) -> int:
+    """Move all but the best of each group, under their keys, and drop their rows."""
+    if collection.root is None:
+        raise InputError("the indexed folder is not where it was: run `ddh index add` on it first")
+    if folder.resolve().is_relative_to(collection.root):
+        raise InputError(f"{folder} lies inside of the indexed folder: choose one outside of it")
+    moved: list[str] = []
+    for member in (member for group in groups for member in group if not member.keep):
+        source, target = collection.root / member.key, folder / member.key
+        if not source.is_file():
+            continue
+        if target.exists():
+            raise InputError(f"{target} is there already; {len(moved)} pictures were moved before")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(source, target)
+        collection.index.delete([member.key])
+        moved.append(member.key)
+    return len(moved)

@@ -1,0 +1,292 @@
+"""`ddh index`: keep the codes of a folder of pictures, ready to be searched."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ddh.errors import InputError
+from ddh.output import describe_failures, emit, json_option, quiet_option
+from ddh.progress import bar
+
+if TYPE_CHECKING:
+    from ddh.index import Index
+    from ddh.index.collection import Collection, PictureFile
+
+Command = Callable[..., Any]
+
+
+def index_option(command: Command) -> Command:
+    """`--index`: which index."""
+    return click.option(
+        "-i", "--index", "location", required=True, metavar="INDEX",
+        help="A folder, postgresql://..., milvus://..., or a Milvus Lite file (.db).",
+    )(command)  # fmt: skip
+
+
+def model_option(command: Command) -> Command:
+    """`--model`: the model, which an index remembers."""
+    return click.option(
+        "-m", "--model", type=click.Path(path_type=Path),
+        help="Model folder; not needed where the index remembers it.",
+    )(command)  # fmt: skip
+
+
+def device_option(command: Command) -> Command:
+    """`--device`: where the network runs."""
+    return click.option(
+        "--device", default="auto", show_default=True, help="auto, cpu, cuda, mps."
+    )(command)
+
+
+@click.group()
+def index() -> None:
+    """Keep the codes of a folder of pictures, ready to be searched.
+
+    \b
+    ddh index add photos/ --index photos.index --model photos.ddh
+    ddh index add photos/ --index photos.index --prune        after changes in the folder
+    """
+
+
+@index.command()
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@index_option
+@model_option
+@click.option("--prune", is_flag=True, help="Drop the rows of files that are gone.")
+@click.option("--moved", is_flag=True, help="FOLDER is the indexed folder in a new place.")
+@device_option
+@json_option
+@quiet_option
+def add(
+    folder: Path, location: str, model: Path | None, prune: bool, moved: bool, device: str,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Add the pictures of a folder; on a second run, only those that are new or have changed.
+
+    Pictures that cannot be read are skipped and named at the end. An interrupted run keeps what
+    it has done; start it again to go on.
+
+    \b
+    ddh index add photos/ --index photos.index --model photos.ddh
+    ddh index add photos/2024 --index photos.index --prune
+    """
+    started = time.monotonic()
+    with open_collection(location, model) as collection:
+        part = collection.settle(folder, moved=moved)
+        changes = collection.changes(folder, part)
+        to_encode = [*changes.new, *changes.changed]
+        failures = changes.unusable + _write_codes(collection, to_encode, device)
+        collection.restamp(changes.touched)
+        pruned = collection.index.delete(changes.gone) if prune else 0
+        failed = {failure["name"] for failure in failures}
+        document = {
+            "index": location,
+            "rows": len(collection.index),
+            "new": sum(file.key not in failed for file in changes.new),
+            "changed": sum(file.key not in failed for file in changes.changed),
+            "unchanged": changes.unchanged + len(changes.touched),
+            "gone": len(changes.gone),
+            "pruned": pruned,
+            "skipped": failures,
+            "seconds": round(time.monotonic() - started, 1),
+        }
+    emit(document, _added(document), as_json)
+
+
+def _added(document: dict[str, Any]) -> str:
+    lines = [
+        f"{document['index']} holds {document['rows']:,} pictures: {document['new']:,} new, "
+        f"{document['changed']:,} changed, {document['unchanged']:,} as before "
+        f"({document['seconds']:.0f} s)."
+    ]
+    if document["pruned"]:
+        lines.append(f"Dropped {document['pruned']:,} rows whose files are gone.")
+    elif document["gone"]:
+        lines.append(
+            f"The files of {document['gone']:,} rows are gone; --prune drops the rows as well."
+        )
+    return "\n".join(filter(None, [*lines, describe_failures(document["skipped"])]))
+
+
+def _write_codes(
+    collection: "Collection", files: list["PictureFile"], device: str
+) -> list[dict[str, str]]:
+    """Encode files and write their rows batch by batch; those that cannot be used."""
+    if not files:
+        return []
+    from ddh.images import ImageFiles
+
+    model = load_encoder(collection, device)
+    failures: list[dict[str, str]] = []
+    with bar("Encoding", total=len(files), unit="image") as progress:
+        for batch in model.encode_images(ImageFiles([file.path for file in files])):
+            _write_batch(collection.index, [files[i] for i in batch.indices], batch.codes)
+            failures += [
+                {"name": files[bad.index].key, "reason": bad.reason} for bad in batch.failures
+            ]
+            progress.update(len(batch.indices) + len(batch.failures))
+    return failures
+
+
+def _write_batch(index: "Index", files: list["PictureFile"], codes: Any) -> None:
+    from ddh.index.collection import content_digest
+
+    keys = [file.key for file in files]
+    before = {row.key: row.metadata for row in index.get_many(keys)}
+    stamps = [file.stamp._replace(digest=content_digest(file.path)) for file in files]
+    metadata = [before.get(key) for key in keys]
+    index.upsert(keys, codes, paths=keys, stamps=stamps, metadata=metadata)
+
+
+@index.command()
+@click.argument("keys", nargs=-1)
+@index_option
+@click.option("--folder", help="Remove everything below this folder of the collection.")
+@json_option
+def remove(keys: tuple[str, ...], location: str, folder: str | None, as_json: bool) -> None:
+    """Remove rows by their keys or their files. Files are left alone.
+
+    \b
+    ddh index remove 2024/cat.jpg photos/2024/dog.jpg --index photos.index
+    ddh index remove --folder 2019 --index photos.index
+    """
+    if not keys and not folder:
+        raise InputError("name the keys or files to remove, or a --folder of them")
+    with open_collection(location, None) as collection:
+        index = collection.index
+        wanted = {name: find_key(collection, name) for name in keys}
+        missing = [name for name, key in wanted.items() if key is None]
+        found = [key for key in wanted.values() if key is not None]
+        if folder:
+            found += [row.key for row in index.items(folder=folder)]
+        if not found:
+            raise InputError(f"{location} holds none of these: {', '.join(missing) or folder}")
+        removed = index.delete(found)
+        document = {"index": location, "removed": removed, "missing": missing, "rows": len(index)}
+    text = f"Removed {removed:,} rows; {document['rows']:,} are left."
+    if missing:
+        text += f"\nNot in the index: {', '.join(missing)}"
+    emit(document, text, as_json)
+
+
+@index.command()
+@index_option
+@json_option
+def info(location: str, as_json: bool) -> None:
+    """Tell what an index holds: rows, bits, model, size.
+
+    \b
+    ddh index info --index photos.index
+    """
+    with open_collection(location, None) as collection:
+        document = asdict(collection.index.info())
+    size = document["disk_bytes"]
+    lines = [
+        f"{location}: {document['rows']:,} rows of {document['bits']} bits ({document['engine']})",
+        _line("model id", document["model_id"] or "not known"),
+        _line("made", document["created"]),
+        _line("bit order", document["bit_order"]),
+        _line("deleted", f"{document['deleted']:,} rows, to be cleared away by compacting"),
+        _line("on disk", f"{size / 1e6:,.1f} MB") if size is not None else "",
+        *(_line(name, value) for name, value in document["details"].items()),
+        *(_line(name.replace("_", " "), value) for name, value in document["settings"].items()),
+    ]
+    emit(document, "\n".join(filter(None, lines)), as_json)
+
+
+def _line(name: str, value: str) -> str:
+    return f"  {name:<16} {value}"
+
+
+@index.command()
+@index_option
+@json_option
+def compact(location: str, as_json: bool) -> None:
+    """Give back the room of deleted rows; answers stay the same.
+
+    \b
+    ddh index compact --index photos.index
+    """
+    with open_collection(location, None) as collection:
+        before = collection.index.info()
+        collection.index.compact()
+        after = collection.index.info()
+    document = {
+        "index": location, "rows": after.rows, "cleared": before.deleted - after.deleted,
+        "bytes_before": before.disk_bytes, "bytes": after.disk_bytes,
+    }  # fmt: skip
+    text = f"Cleared away {document['cleared']:,} deleted rows; {after.rows:,} rows are there."
+    if before.disk_bytes is not None and after.disk_bytes is not None:
+        text += f" On disk: {before.disk_bytes / 1e6:,.1f} MB -> {after.disk_bytes / 1e6:,.1f} MB."
+    emit(document, text, as_json)
+
+
+# -- shared with `ddh search` and `ddh dedup` -----------------------------------------------------
+
+
+@contextmanager
+def open_collection(location: str, model: Path | None) -> Iterator["Collection"]:
+    """An index that is there, or with a model also a new one; it must hold that model's codes."""
+    import ddh.index
+    from ddh.index.collection import Collection
+
+    if model is None:
+        try:
+            opened = ddh.index.open(location, create=False)
+        except InputError as error:
+            if not str(error).startswith("there is no index"):
+                raise
+            raise InputError(
+                f"{error}: make it with `ddh index add FOLDER --index {location} --model MODEL`"
+            ) from error
+    else:
+        from ddh.hashers import storage
+
+        description, _, model_id = storage.read(model)
+        opened = ddh.index.open(
+            location,
+            bits=int(description["bits"]),
+            model_id=model_id,
+            bit_order=description.get("bit_order", "big"),
+        )
+    with opened:
+        collection = Collection(opened)
+        if model is not None:
+            collection.remember("model", model)
+        yield collection
+
+
+def load_encoder(collection: "Collection", device: str) -> Any:
+    """The index's own model, ready to encode pictures."""
+    import ddh
+
+    path = collection.model
+    if path is None:
+        noted = collection.index.settings().get("model")
+        raise InputError(
+            f"the model of this index ({collection.index.model_id}) is not "
+            f"{f'at {noted} any more' if noted else 'known'}: give --model"
+        )
+    model: Any = ddh.load(path)
+    if model.model_id != collection.index.model_id:
+        raise InputError(
+            f"the index holds codes of model {collection.index.model_id}, and {path} is model "
+            f"{model.model_id} now: give --model, or make a new index"
+        )
+    if not hasattr(model, "encode_images"):
+        raise InputError(f"{path} encodes ready features, not pictures")
+    model.device = device
+    return model
+
+
+def find_key(collection: "Collection", name: str) -> str | None:
+    """The key that a user means by a key or a file's name, None where the index has neither."""
+    for key in (name, collection.key(Path(name))):
+        if key and key in collection.index:
+            return key
+    return None

@@ -1,0 +1,176 @@
+"""`ddh search`: the pictures of an index that are nearest to given ones."""
+
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+
+from ddh.cli.index import (
+    device_option,
+    find_key,
+    index_option,
+    load_encoder,
+    model_option,
+    open_collection,
+)
+from ddh.errors import InputError
+from ddh.output import describe_failures, emit, json_option, quiet_option
+
+if TYPE_CHECKING:
+    from ddh.index import Hit
+    from ddh.index.collection import Collection
+
+SHEET_COLUMNS = 12
+TILE = 120
+
+
+@dataclass
+class Query:
+    """What is searched for: its name, its file, and its code once that is known."""
+
+    name: str
+    file: Path | None
+    code: NDArray[np.uint8] | None = None
+
+
+@click.command()
+@click.argument("images", nargs=-1, required=True)
+@index_option
+@model_option
+@click.option("-k", default=10, show_default=True, help="Answers for each picture.")
+@click.option("--folder", help="Search below this folder of the collection only.")
+@click.option("--sheet", type=click.Path(path_type=Path), help="Write a contact sheet (PNG).")
+@click.option("--open", "show", is_flag=True, help="Open the contact sheet.")
+@device_option
+@json_option
+@quiet_option
+def search(
+    images: tuple[str, ...], location: str, model: Path | None, k: int, folder: str | None,
+    sheet: Path | None, show: bool, device: str, as_json: bool,
+) -> None:  # fmt: skip
+    """Find the pictures that are nearest to IMAGES: files, or keys of the index.
+
+    A picture that is in the index already is searched by its stored code, without the model.
+
+    \b
+    ddh search cat.jpg --index photos.index
+    ddh search 2024/cat.jpg -k 5 --index photos.index --sheet near.png
+    """
+    with open_collection(location, model) as collection:
+        queries = [_query(collection, name) for name in images]
+        failures = _encode(collection, [query for query in queries if query.code is None], device)
+        queries = [query for query in queries if query.code is not None]
+        if not queries:
+            raise InputError(f"{failures[0]['name']}: {failures[0]['reason']}")
+        started = time.perf_counter()
+        codes = np.stack([query.code for query in queries if query.code is not None])
+        answers = collection.index.search(codes, k, folder=folder)
+        seconds = time.perf_counter() - started
+        if show and sheet is None:
+            sheet = Path(tempfile.mkdtemp(prefix="ddh-")) / "search.png"
+        if sheet is not None:
+            _draw(collection, queries, answers, sheet)
+        document = {
+            "index": location,
+            "queries": [
+                {"query": query.name, "hits": [_entry(collection, hit) for hit in answer]}
+                for query, answer in zip(queries, answers, strict=True)
+            ],
+            "skipped": failures,
+            "sheet": None if sheet is None else str(sheet),
+            "seconds": round(seconds, 4),
+        }
+    emit(document, _table(document), as_json)
+    if show:
+        click.launch(str(sheet))
+
+
+def _query(collection: "Collection", name: str) -> Query:
+    file = Path(name)
+    if file.is_dir():
+        raise InputError(
+            f"{name} is a folder: give pictures, for instance {name.rstrip('/')}/*.jpg"
+        )
+    key = find_key(collection, name)
+    if key is None and not file.is_file():
+        raise InputError(f"{name} is neither a file nor a key of the index")
+    row = None if key is None else collection.index.get(key)
+    if file.is_file():
+        if row is not None and collection.is_current(row, file):
+            return Query(name, file, row.code)
+        return Query(name, file)
+    assert row is not None
+    return Query(name, collection.file(row.key), row.code)
+
+
+def _encode(collection: "Collection", queries: list[Query], device: str) -> list[dict[str, str]]:
+    """Fill in missing codes; the files that cannot be used."""
+    if not queries:
+        return []
+    model = load_encoder(collection, device)
+    failures = []
+    for batch in model.encode_images([query.file for query in queries]):
+        for position, code in zip(batch.indices, batch.codes, strict=True):
+            queries[position].code = code
+        failures += [{"name": queries[f.index].name, "reason": f.reason} for f in batch.failures]
+    return failures
+
+
+def _entry(collection: "Collection", hit: "Hit") -> dict[str, Any]:
+    file = collection.file(hit.key)
+    return {
+        "key": hit.key,
+        "distance": hit.distance,
+        "file": str(file) if file is not None else hit.path,
+        "metadata": hit.metadata,
+    }
+
+
+def _table(document: dict[str, Any]) -> str:
+    blocks = []
+    for answer in document["queries"]:
+        lines = [f"{answer['query']}", "  rank  bits  picture"]
+        lines += [
+            f"  {rank:>4}  {hit['distance']:>4}  {hit['file'] or hit['key']}"
+            for rank, hit in enumerate(answer["hits"], 1)
+        ]
+        blocks.append("\n".join(lines) if answer["hits"] else f"{answer['query']}: nothing found")
+    if document["sheet"]:
+        blocks.append(f"Contact sheet: {document['sheet']}")
+    return "\n\n".join(filter(None, [*blocks, describe_failures(document["skipped"])]))
+
+
+def _draw(
+    collection: "Collection", queries: list[Query], answers: list[list["Hit"]], target: Path
+) -> None:
+    from ddh.images import SheetRow, contact_sheet
+
+    rows = [
+        SheetRow(
+            picture(query.file),
+            [picture(collection.file(hit.key)) for hit in answer[:SHEET_COLUMNS]],
+            [f"{hit.distance}  {Path(hit.key).name}" for hit in answer[:SHEET_COLUMNS]],
+            caption=Path(query.name).name,
+        )
+        for query, answer in zip(queries, answers, strict=True)
+    ]
+    contact_sheet(rows, target, tile=TILE)
+
+
+def picture(file: Path | None) -> Any:
+    """A picture for a contact sheet; a grey tile where it cannot be shown."""
+    from PIL import Image
+
+    from ddh.images import decode
+
+    try:
+        if file is not None:
+            return decode(file, at_least=TILE)
+    except InputError:
+        pass
+    return Image.new("RGB", (TILE, TILE), (225, 225, 225))

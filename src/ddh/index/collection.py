@@ -1,0 +1,186 @@
+"""A folder of pictures and the index of its codes: what has changed, and where the files lie.
+
+Keys are file names relative to the folder, with forward slashes, so that the folder can be moved.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ddh.errors import InputError
+from ddh.images import ImageFolder
+from ddh.index.base import Index
+from ddh.index.rows import FileStamp, Row, check_text
+
+DIGEST_BYTES = 16
+READ_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class PictureFile:
+    """A picture file, the key of its row, and its stamp (without a digest)."""
+
+    key: str
+    path: Path
+    stamp: FileStamp
+
+
+@dataclass
+class Changes:
+    """What differs between a folder and its index.
+
+    `touched` files have a new time but the content that their rows have; `gone` are keys whose
+    file is not there any more; `unusable` are names that cannot be keys, each with the reason.
+    """
+
+    new: list[PictureFile] = field(default_factory=list)
+    changed: list[PictureFile] = field(default_factory=list)
+    touched: list[PictureFile] = field(default_factory=list)
+    unchanged: int = 0
+    gone: list[str] = field(default_factory=list)
+    unusable: list[dict[str, str]] = field(default_factory=list)
+
+
+class Collection:
+    """An index together with the folder of pictures and the model it was made from.
+
+    `root` is the folder and `model` the model's folder, None where they are not known or gone.
+    """
+
+    def __init__(self, index: Index) -> None:
+        self.index = index
+        local = Path(index.location)
+        self._base = local.resolve().parent if index.engine == "local" else None
+        self._noted = index.settings()
+        self.root, self.model = self._recall("root"), self._recall("model")
+
+    # -- where things lie --------------------------------------------------------------------
+
+    def remember(self, name: str, path: Path) -> None:
+        """Note where the `root` or the `model` lies, both absolute and as seen from the index."""
+        noted = {name: str(path.resolve())}
+        if self._base is not None:
+            noted[f"{name}_from_index"] = os.path.relpath(path.resolve(), self._base)
+        if not noted.items() <= self._noted.items():
+            self.index.remember(**noted)
+            self._noted |= noted
+        setattr(self, name, path.resolve())
+
+    def _recall(self, name: str) -> Path | None:
+        places = [Path(self._noted[name])] if name in self._noted else []
+        if self._base is not None and f"{name}_from_index" in self._noted:
+            places.append(self._base / self._noted[f"{name}_from_index"])
+        return next((place.resolve() for place in places if place.exists()), None)
+
+    def file(self, key: str) -> Path | None:
+        """The file of a key, None where the folder is not there."""
+        return None if self.root is None else self.root / key
+
+    def key(self, file: Path) -> str | None:
+        """The key that a file has or would have, None where it lies outside of the folder."""
+        root, path = self.root, file.resolve()
+        if root is None or not path.is_relative_to(root):
+            return None
+        return path.relative_to(root).as_posix()
+
+    def settle(self, folder: Path, *, moved: bool = False) -> str:
+        """Take `folder` as the indexed one or as a part of it; the part's name, "" for all.
+
+        Where the folder of an earlier run is gone, `folder` is taken for its new place if it holds
+        any of the indexed files; with `moved`, also where the old one is still there.
+        """
+        folder, root = folder.resolve(), self.root
+        if root is not None and folder.is_relative_to(root) and not moved:
+            return "" if folder == root else folder.relative_to(root).as_posix()
+        if root is not None and not moved:
+            raise InputError(
+                f"this index holds the pictures of {root}, and {folder} is not in it: use another "
+                "index for it, or --moved if it is the same collection in a new place"
+            )
+        if "root" in self._noted and len(self.index) and not self._holds_any(folder):
+            raise InputError(
+                f"this index holds the pictures of {self._noted['root']}, and none of them is in "
+                f"{folder}: give the whole folder in its new place, or use another index"
+            )
+        self.remember("root", folder)
+        return ""
+
+    def _holds_any(self, folder: Path) -> bool:
+        return any((folder / row.key).is_file() for row in self.index.items())
+
+    # -- what has changed --------------------------------------------------------------------
+
+    def changes(self, folder: Path, part: str) -> Changes:
+        """Compare a folder, which is the `part` of the collection, with the rows of its files.
+
+        A file counts as unchanged when size and time are those of its row.
+        """
+        found = Changes()
+        known = {row.key: row.stamp for row in self.index.items(folder=part or None)}
+        for file in self._pictures(folder, part, found, bool(known)):
+            if file.key not in known:
+                found.new.append(file)
+                continue
+            before = known.pop(file.key)
+            if before is None or before.size != file.stamp.size:
+                found.changed.append(file)
+            elif before.mtime_ns == file.stamp.mtime_ns:
+                found.unchanged += 1
+            elif before.digest is not None and before.digest == content_digest(file.path):
+                found.touched.append(file)
+            else:
+                found.changed.append(file)
+        unusable = {entry["name"] for entry in found.unusable}
+        found.gone = [key for key in known if key not in unusable]
+        return found
+
+    def _pictures(
+        self, folder: Path, part: str, found: Changes, may_be_empty: bool
+    ) -> Iterator[PictureFile]:
+        try:
+            source = ImageFolder(folder)
+        except InputError:
+            if folder.is_dir() and may_be_empty:
+                return
+            raise
+        for name, path in zip(source.names, source.paths, strict=True):
+            key = f"{part}/{name}" if part else name
+            try:
+                check_text(key, "a file's name")
+                state = path.stat()
+            except (InputError, OSError) as error:
+                found.unusable.append({"name": key, "reason": str(error)})
+                continue
+            yield PictureFile(key, path, FileStamp(state.st_mtime_ns, state.st_size))
+
+    def restamp(self, files: Iterable[PictureFile]) -> None:
+        """Give the rows of touched files their new times."""
+        stamps = {file.key: file.stamp for file in files}
+        rows = self.index.get_many(list(stamps))
+        if rows:
+            self.index.upsert(
+                [row.key for row in rows],
+                [row.code for row in rows],
+                paths=[row.path for row in rows],
+                stamps=[
+                    stamps[row.key]._replace(digest=row.stamp.digest if row.stamp else None)
+                    for row in rows
+                ],
+                metadata=[row.metadata for row in rows],
+            )
+
+    def is_current(self, row: Row, file: Path) -> bool:
+        """Whether a row's code is that of the file as it is now."""
+        state = file.stat()
+        return row.stamp is not None and row.stamp[:2] == (state.st_mtime_ns, state.st_size)
+
+
+def content_digest(path: Path) -> str:
+    """A digest of a file's bytes."""
+    digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    with path.open("rb") as stream:
+        while block := stream.read(READ_BYTES):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,365 @@
+"""`ddh index`, `ddh search` and `ddh dedup` on real files with a real, small model."""
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from PIL import Image
+
+import ddh.index
+from ddh.cli import cli
+from ddh.errors import InputError
+from ddh.hashers import DDH
+
+BITS = 32
+
+
+def draw(path: Path, seed: int, size: tuple[int, int] = (64, 48)) -> None:
+    """A soft random picture, the same for the same seed at every size."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    blots = np.random.default_rng(seed).integers(0, 256, (5, 5, 3), dtype=np.uint8)
+    Image.fromarray(blots).resize(size, Image.Resampling.BICUBIC).save(path)
+
+
+def draw_folder(folder: Path) -> None:
+    for seed in range(12):
+        draw(folder / ("animals" if seed % 3 else "plants") / f"{seed}.png", seed)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    """EfficientNet-Lite0 at 64 pixels with a head learned from two dozen pictures."""
+    folder = tmp_path_factory.mktemp("model")
+    for seed in range(24):
+        draw(folder / "pictures" / f"{seed}.png", 100 + seed)
+    learned = DDH(bits=BITS, size=64, epochs=3, device="cpu").fit(folder / "pictures")
+    learned.save(folder / "small.ddh")
+    return folder / "small.ddh"
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory, model) -> Path:
+    """A folder with pictures and their index, to be copied by each test."""
+    folder = tmp_path_factory.mktemp("prepared")
+    draw_folder(folder / "photos")
+    done = run("index", "add", folder / "photos", "-i", folder / "p.index", "-m", model)
+    assert done["new"] == 12
+    return folder
+
+
+@pytest.fixture
+def place(tmp_path, prepared) -> Path:
+    shutil.copytree(prepared, tmp_path / "place", copy_function=shutil.copy2)
+    with ddh.index.open(tmp_path / "place" / "p.index") as index:
+        moved = {"root": str(tmp_path / "place" / "photos")}
+        index.remember(**moved)
+    return tmp_path / "place"
+
+
+def run(*arguments) -> dict:
+    """A command's JSON document."""
+    done = CliRunner().invoke(cli, [*map(str, arguments), "--json"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def text(*arguments) -> str:
+    done = CliRunner().invoke(cli, [*map(str, arguments)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def refused(match: str, *arguments) -> None:
+    with pytest.raises(InputError, match=match):
+        CliRunner().invoke(cli, [*map(str, arguments)], catch_exceptions=False)
+
+
+def keys(place: Path) -> set[str]:
+    with ddh.index.open(place / "p.index") as index:
+        return {row.key for row in index.items()}
+
+
+def forbid_encoding(monkeypatch) -> None:
+    def encode(*arguments):
+        raise AssertionError("a picture was encoded")
+
+    monkeypatch.setattr(DDH, "encode_images", encode)
+
+
+# -- ddh index ------------------------------------------------------------------------------------
+
+
+def test_keys_are_names_relative_to_the_folder(place):
+    assert keys(place) == {
+        f"{'animals' if seed % 3 else 'plants'}/{seed}.png" for seed in range(12)
+    }
+    with ddh.index.open(place / "p.index") as index:
+        row = index.get("animals/1.png")
+    state = (place / "photos" / "animals" / "1.png").stat()
+    assert row.path == row.key
+    assert row.stamp[:2] == (state.st_mtime_ns, state.st_size)
+
+
+def test_a_second_run_touches_nothing(place, monkeypatch):
+    forbid_encoding(monkeypatch)
+    with ddh.index.open(place / "p.index") as index:
+        before = index.info().deleted, [row.key for row in index.items()]
+    done = run("index", "add", place / "photos", "-i", place / "p.index")
+    assert (done["new"], done["changed"], done["unchanged"], done["gone"]) == (0, 0, 12, 0)
+    with ddh.index.open(place / "p.index") as index:
+        assert (index.info().deleted, [row.key for row in index.items()]) == before
+
+
+def test_only_new_and_changed_files_are_encoded(place):
+    photos = place / "photos"
+    draw(photos / "new" / "99.png", 99)
+    draw(photos / "animals" / "1.png", 55)
+    os.utime(photos / "animals" / "2.png")  # another time, the same content
+    (photos / "plants" / "0.png").unlink()
+    (photos / "bad.jpg").write_bytes(b"this is no picture")
+    with ddh.index.open(place / "p.index") as index:
+        index.upsert(
+            ["animals/1.png"], index.get("animals/1.png").code, metadata=[{"album": "best"}],
+            paths=["animals/1.png"], stamps=[index.get("animals/1.png").stamp],
+        )  # fmt: skip
+        before = {row.key: row.code.tobytes() for row in index.items()}
+    done = run("index", "add", photos, "-i", place / "p.index")
+    assert (done["new"], done["changed"], done["unchanged"]) == (1, 1, 10)
+    assert (done["gone"], done["pruned"], done["rows"]) == (1, 0, 13)
+    assert [entry["name"] for entry in done["skipped"]] == ["bad.jpg"]
+    with ddh.index.open(place / "p.index") as index:
+        after = {row.key: row.code.tobytes() for row in index.items()}
+        assert index.get("animals/1.png").metadata == {"album": "best"}
+    assert {key for key in before if after[key] != before[key]} == {"animals/1.png"}
+    again = run("index", "add", photos, "-i", place / "p.index", "--prune")
+    assert (again["new"], again["changed"], again["pruned"], again["rows"]) == (0, 0, 1, 12)
+    shown = text("index", "add", photos, "-i", place / "p.index")
+    assert "12 pictures: 0 new, 0 changed, 12 as before" in shown
+    assert "bad.jpg" in shown
+
+
+def test_a_moved_folder_is_the_same_collection(place, monkeypatch):
+    forbid_encoding(monkeypatch)
+    (place / "photos").rename(place / "elsewhere")
+    done = run("index", "add", place / "elsewhere", "-i", place / "p.index")
+    assert (done["new"], done["unchanged"], done["gone"]) == (0, 12, 0)
+    hits = run("search", "animals/1.png", "-i", place / "p.index", "-k", 1)["queries"][0]["hits"]
+    assert hits[0]["file"] == str((place / "elsewhere" / "animals" / "1.png").resolve())
+
+
+def test_index_and_folder_may_move_together(place, monkeypatch):
+    forbid_encoding(monkeypatch)
+    place.rename(place.with_name("other"))
+    place = place.with_name("other")
+    done = run("search", place / "photos" / "animals" / "1.png", "-i", place / "p.index", "-k", 1)
+    assert done["queries"][0]["hits"][0]["file"] == str(
+        (place / "photos" / "animals" / "1.png").resolve()
+    )
+
+
+def test_another_folder_is_refused(place):
+    draw(place / "stranger" / "x.png", 7)
+    refused("is not in it", "index", "add", place / "stranger", "-i", place / "p.index")
+    shutil.copytree(place / "photos", place / "copy")
+    refused("--moved", "index", "add", place / "copy", "-i", place / "p.index")
+    done = run("index", "add", place / "copy", "-i", place / "p.index", "--moved")
+    assert (done["new"], done["changed"], done["unchanged"]) == (0, 0, 12)
+    shutil.rmtree(place / "copy")
+    refused("none of them is in", "index", "add", place / "stranger", "-i", place / "p.index")
+
+
+def test_a_part_of_the_folder_leaves_the_rest_alone(place):
+    draw(place / "photos" / "plants" / "77.png", 77)
+    draw(place / "photos" / "animals" / "78.png", 78)
+    (place / "photos" / "plants" / "3.png").unlink()
+    (place / "photos" / "animals" / "1.png").unlink()
+    done = run("index", "add", place / "photos" / "plants", "-i", place / "p.index", "--prune")
+    assert (done["new"], done["pruned"]) == (1, 1)
+    assert {"plants/77.png", "animals/1.png"} <= keys(place)
+    assert not {"plants/3.png", "animals/78.png"} & keys(place)
+
+
+def test_a_folder_that_became_empty_can_be_pruned(place):
+    shutil.rmtree(place / "photos" / "plants")
+    (place / "photos" / "plants").mkdir()
+    done = run("index", "add", place / "photos" / "plants", "-i", place / "p.index", "--prune")
+    assert done["pruned"] == 4
+    assert done["rows"] == 8
+
+
+def test_a_new_index_wants_a_model_and_an_old_one_its_own(place, model, tmp_path):
+    refused("--model MODEL", "index", "add", place / "photos", "-i", tmp_path / "new.index")
+    refused("no index at", "search", "x", "-i", tmp_path / "new.index")
+    assert not (tmp_path / "new.index").exists()
+    other = DDH(bits=BITS, size=64, epochs=1, device="cpu", random_state=9)
+    other.fit(place / "photos").save(tmp_path / "other.ddh")
+    arguments = ("index", "add", place / "photos", "-i", place / "p.index")
+    refused("codes of two models", *arguments, "-m", tmp_path / "other.ddh")
+    with ddh.index.open(place / "p.index") as index:
+        index.remember(model=str(tmp_path / "gone.ddh"), model_from_index="gone.ddh")
+    draw(place / "photos" / "n.png", 5)
+    refused(r"gone\.ddh any more: give --model", *arguments)
+    assert run(*arguments, "-m", model)["new"] == 1
+    assert run("search", place / "photos" / "n.png", "-i", place / "p.index")["queries"]
+
+
+def test_remove_info_and_compact(place):
+    first = place / "photos" / "animals" / "1.png"
+    done = run("index", "remove", first, "animals/2.png", "nobody", "-i", place / "p.index")
+    assert (done["removed"], done["missing"], done["rows"]) == (2, ["nobody"], 10)
+    assert first.exists()
+    done = run("index", "remove", "--folder", "plants", "-i", place / "p.index")
+    assert (done["removed"], done["rows"]) == (4, 6)
+    refused("holds none", "index", "remove", "nobody", "-i", place / "p.index")
+    refused("name the keys", "index", "remove", "-i", place / "p.index")
+    info = run("index", "info", "-i", place / "p.index")
+    assert (info["rows"], info["deleted"], info["bits"]) == (6, 6, BITS)
+    assert "6 rows of 32 bits (local)" in text("index", "info", "-i", place / "p.index")
+    done = run("index", "compact", "-i", place / "p.index")
+    assert (done["rows"], done["cleared"]) == (6, 6)
+    assert run("index", "info", "-i", place / "p.index")["deleted"] == 0
+
+
+# -- ddh search -----------------------------------------------------------------------------------
+
+
+def test_search_by_file_by_key_and_by_a_stranger(place, tmp_path):
+    draw(tmp_path / "stranger.png", 4, size=(200, 150))  # animals/4.png, larger
+    inside = place / "photos" / "animals" / "4.png"
+    arguments = (inside, "animals/4.png", tmp_path / "stranger.png")
+    done = run("search", *arguments, "-k", 3, "-i", place / "p.index")
+    assert [answer["query"] for answer in done["queries"]] == [*map(str, arguments)]
+    for answer in done["queries"]:
+        assert len(answer["hits"]) == 3
+        assert answer["hits"][0]["key"] == "animals/4.png"
+    assert done["queries"][0]["hits"] == done["queries"][1]["hits"]
+    assert done["queries"][0]["hits"][0]["distance"] == 0
+    assert done["queries"][2]["hits"][0]["distance"] <= 3
+    only = run("search", "animals/4.png", "--folder", "plants", "-i", place / "p.index")
+    assert {hit["key"].split("/")[0] for hit in only["queries"][0]["hits"]} == {"plants"}
+    table = text("search", "animals/4.png", "-k", 2, "-i", place / "p.index")
+    assert table.splitlines()[2].split()[:2] == ["1", "0"]
+    assert table.splitlines()[2].endswith("animals/4.png")
+
+
+def test_a_changed_file_is_encoded_anew(place):
+    inside = place / "photos" / "animals" / "4.png"
+    draw(inside, 5)
+    hits = run("search", inside, "-k", 1, "-i", place / "p.index")["queries"][0]["hits"]
+    assert hits[0]["key"] == "animals/5.png"
+
+
+def test_search_writes_a_contact_sheet(place, monkeypatch):
+    opened = []
+    monkeypatch.setattr("click.launch", opened.append)
+    sheet = place / "near.png"
+    (place / "photos" / "animals" / "8.png").unlink()  # drawn as an empty tile
+    run("search", "animals/1.png", "animals/2.png", "-i", place / "p.index", "--sheet", sheet)
+    with Image.open(sheet) as image:
+        assert image.width > 1000
+    assert not opened
+    run("search", "animals/1.png", "-i", place / "p.index", "--open")
+    assert Path(opened[0]).is_file()
+
+
+def test_what_cannot_be_searched_for_is_named(place, tmp_path):
+    refused("neither a file nor a key", "search", "nobody", "-i", place / "p.index")
+    refused("is a folder", "search", place / "photos", "-i", place / "p.index")
+    bad = tmp_path / "bad.jpg"
+    bad.write_bytes(b"junk")
+    refused("not a picture", "search", bad, "-i", place / "p.index")
+    done = run("search", bad, "animals/1.png", "-i", place / "p.index")
+    assert [entry["name"] for entry in done["skipped"]] == [str(bad)]
+    assert len(done["queries"]) == 1
+
+
+def test_search_by_key_does_not_import_torch(place):
+    script = (
+        "import sys\n"
+        "from ddh.cli import cli\n"
+        "cli(['search', 'animals/1.png', '-k', '2', '-i', sys.argv[1]], standalone_mode=False)\n"
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", script, place / "p.index"], check=True)
+
+
+# -- ddh dedup ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def doubled(place) -> Path:
+    """Two copies of one picture, one of them larger, and an exact copy of another."""
+    draw(place / "photos" / "large" / "1.png", 1, size=(128, 96))
+    shutil.copy(place / "photos" / "animals" / "1.png", place / "photos" / "again.png")
+    shutil.copy(place / "photos" / "plants" / "3.png", place / "photos" / "plants" / "copy.png")
+    run("index", "add", place / "photos", "-i", place / "p.index")
+    return place
+
+
+def members(document: dict) -> list[set[str]]:
+    return [{member["key"] for member in group} for group in document["groups"]]
+
+
+def test_groups_keep_the_picture_with_the_most_pixels(doubled):
+    done = run("dedup", "-i", doubled / "p.index", "--radius", 3)
+    group = next(group for group in done["groups"] if group[0]["key"] == "large/1.png")
+    assert {"animals/1.png", "again.png"} <= {member["key"] for member in group}
+    assert [member["keep"] for member in group] == [True] + [False] * (len(group) - 1)
+    assert (group[0]["width"], group[0]["height"], group[0]["distance"]) == (128, 96, 0)
+    assert [m["distance"] for m in group] == sorted(m["distance"] for m in group)
+    exact = run("dedup", "-i", doubled / "p.index", "--radius", 0)
+    assert {"plants/3.png", "plants/copy.png"} in members(exact)
+    same = run("dedup", "-i", doubled / "p.index", "--share", 1.0)
+    assert members(same) == members(exact)
+    assert run("dedup", "-i", doubled / "p.index", "--share", 0.9)["radius"] == 3
+    assert run("dedup", "-i", doubled / "p.index")["radius"] == 1
+    inside = run("dedup", "-i", doubled / "p.index", "--radius", 0, "--folder", "plants")
+    assert members(inside) == [{"plants/3.png", "plants/copy.png"}]
+
+
+def test_a_dry_run_changes_nothing_and_writes_what_was_asked_for(doubled):
+    files = {path: path.read_bytes() for path in (doubled / "photos").rglob("*.png")}
+    rows = keys(doubled)
+    out, sheet = doubled / "d.csv", doubled / "d.png"
+    shown = text("dedup", "-i", doubled / "p.index", "--radius", 0, "-o", out, "--sheet", sheet)
+    assert "Nothing was changed" in shown
+    assert {path: path.read_bytes() for path in (doubled / "photos").rglob("*.png")} == files
+    assert keys(doubled) == rows
+    with out.open(newline="") as stream:
+        table = list(csv.DictReader(stream))
+    assert sum(row["keep"] == "True" for row in table) == len({row["group"] for row in table})
+    assert Image.open(sheet).format == "PNG"
+    document = run("dedup", "-i", doubled / "p.index", "--radius", 0, "-o", doubled / "d.json")
+    assert json.loads((doubled / "d.json").read_text())["groups"] == document["groups"]
+
+
+def test_duplicates_are_moved_only_when_told_where_to(doubled):
+    before = len(list((doubled / "photos").rglob("*.png")))
+    refused(
+        "inside of the indexed folder",
+        *("dedup", "-i", doubled / "p.index", "--move-to", doubled / "photos" / "x"),
+    )
+    moved = doubled / "moved"
+    done = run("dedup", "-i", doubled / "p.index", "--radius", 0, "--move-to", moved)
+    assert done["moved"] == done["duplicates"] >= 1
+    assert len(list(moved.rglob("*.png"))) == done["moved"]
+    assert len(list((doubled / "photos").rglob("*.png"))) == before - done["moved"]
+    assert run("dedup", "-i", doubled / "p.index", "--radius", 0)["groups"] == []
+    assert "No two pictures" in text("dedup", "-i", doubled / "p.index", "--radius", 0)
+    done = run("index", "add", doubled / "photos", "-i", doubled / "p.index")
+    assert (done["new"], done["gone"]) == (0, 0)
+
+
+def test_dedup_says_what_is_wrong(place):
+    location = ("dedup", "-i", place / "p.index")
+    refused("not both", *location, "--radius", 1, "--share", 0.9)
+    refused("from 0 to 32", *location, "--radius", 40)
+    refused("between 0 and 1", *location, "--share", 0)
+    refused(r"\.csv or \.json", *location, "-o", "x.txt")
