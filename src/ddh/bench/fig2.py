@@ -1,13 +1,13 @@
 """Figure 2 of the paper: precision of the constructed labels over K, first and second stage."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from ddh.bench.options import BenchOptions, command_line, shared_options, whole_numbers
 from ddh.bench.plots import drawing, style
@@ -16,10 +16,11 @@ from ddh.bench.store import Store
 from ddh.bench.tasks import cifar10_task
 from ddh.bench.writing import Outcome, Table
 from ddh.evaluation.inputs import Relevance
-from ddh.neighbours import expand, knn
+from ddh.neighbours import expand, knn, statistics
+from ddh.neighbours.statistics import graph_of
 from ddh.progress import track
+from ddh.training.device import choose
 
-PAIRS = 1 << 20
 OVER = {"k1": "K1", "degree": "labels of an image (mean)"}
 
 
@@ -58,7 +59,11 @@ def fig2(sizes: str, expansions: str, **shared: Any) -> None:
     store = Store(options.output)
     task = cifar10_task(options, store)
     points = measure_labels(
-        store, task, whole_numbers(sizes, "values of K1"), whole_numbers(expansions, "values of K2")
+        store,
+        task,
+        whole_numbers(sizes, "values of K1"),
+        whole_numbers(expansions, "values of K2"),
+        options.device,
     )
     folder = store.folder("fig2")
     images = len(task.split.train)
@@ -80,50 +85,32 @@ def fig2(sizes: str, expansions: str, **shared: Any) -> None:
 
 
 def measure_labels(
-    store: Store, task: Task, sizes: tuple[int, ...], expansions: tuple[int, ...]
+    store: Store, task: Task, sizes: tuple[int, ...], expansions: tuple[int, ...], device: str
 ) -> list[Point]:
     """Points of both stages; the neighbour lists are made once, for the largest K1."""
     features, labels = task.parts["train"], task.labels("train")
-    relevance = Relevance.of(labels, labels, len(labels), len(labels))
     sizes = tuple(size for size in sorted(set(sizes)) if size < len(labels))
+    # Ordered pairs of different images that share a label: what recall is a share of.
+    possible = Relevance.of(labels, labels, len(labels), len(labels)).total() - len(labels)
     lists: list[NDArray[np.int32]] = []
 
-    def point(k1: int, k2: int | None) -> dict[str, Any]:
+    def measure(k1: int, k2: int | None) -> dict[str, Any]:
         if not lists:
-            lists.append(knn(features, max(sizes)))
+            lists.append(knn(features, max(sizes), device=choose(device)))
         chosen = lists[0][:, :k1]
-        graph = _lists_as_graph(chosen) if k2 is None else expand(chosen, k2, features)
-        return _quality(graph, relevance)
+        graph = graph_of(chosen) if k2 is None else expand(chosen, k2, features)
+        precision = statistics(graph, labels).precision or 0.0
+        recall = precision * graph.nnz / max(possible, 1)
+        return {"precision": precision, "recall": recall, "degree": graph.nnz / len(labels)}
 
     points = []
     jobs = [(k1, k2) for k2 in (None, *expansions) for k1 in sizes]
     for k1, k2 in track(jobs, "Labels", unit="setting"):
         key = {**task.key, "labels of": "Alg. 1", "k1": k1, "k2": k2}
-        found = store.measure(f"labels-{k1}-{k2 or 0}", key, lambda k1=k1, k2=k2: point(k1, k2))  # type: ignore[misc]
+        found = store.measure(f"labels-{k1}-{k2 or 0}", key, partial(measure, k1, k2))
         stage = "first stage" if k2 is None else f"second stage, K2 = {k2}"
         points.append(Point(stage, k1, k2, **found))
     return points
-
-
-def _lists_as_graph(lists: NDArray[np.int32]) -> sparse.csr_array:
-    images, k1 = lists.shape
-    starts = np.arange(0, lists.size + 1, k1)
-    return sparse.csr_array((np.ones(lists.size, np.int8), lists.ravel(), starts), (images, images))
-
-
-def _quality(graph: sparse.csr_array, relevance: Relevance) -> dict[str, float]:
-    """Precision, recall and mean number of labels of the pairs in a graph, in blocks of pairs."""
-    images, right = graph.shape[0], 0
-    owner = np.repeat(np.arange(images, dtype=np.int32), np.diff(graph.indptr))
-    for start in range(0, graph.nnz, PAIRS):
-        part = slice(start, start + PAIRS)
-        right += relevance.count_pairs(owner[part], graph.indices[part])
-    possible = relevance.total() - images
-    return {
-        "precision": right / max(graph.nnz, 1),
-        "recall": right / max(possible, 1),
-        "degree": graph.nnz / images,
-    }
 
 
 def _table(points: list[Point]) -> Table:

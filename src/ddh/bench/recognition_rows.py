@@ -1,7 +1,7 @@
 """Rows of a recognition table: accuracies over splits and seeds, each measured once and stored."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -84,15 +84,11 @@ def descriptor_rows(store: Store, data: LabelledImages, splits: tuple[Split, ...
             for split in splits:
                 key = {"version": VERSION, "images": images, "descriptor": kind.name}
                 key |= {"words": str(kind.words), "split": split_digest(split)}
-                run = store.measure(f"{kind.name}-svm", key, _later(one, kind.name, split))
+                run = store.measure(f"{kind.name}-svm", key, partial(one, kind.name, split))
                 runs.append({**run, "split": split.name})
                 progress.update()
             results.append(Result(kind.name, runs))
     return results
-
-
-def _later(compute: Callable[..., dict[str, Any]], *values: Any) -> Callable[[], dict[str, Any]]:
-    return lambda: compute(*values)
 
 
 def hash_rows(
@@ -133,7 +129,7 @@ def hash_rows(
                     key = {"version": VERSION, "features": found.digest, "method": method}
                     key |= {"bits": bits, "seed": seed, "split": split_digest(split)}
                     key |= {"settings": options.settings.get(method, {})}
-                    compute = _later(one, method, bits, seed, split)
+                    compute = partial(one, method, bits, seed, split)
                     run = store.measure(f"{method}-{bits}-{seed}-svm", key, compute)
                     runs.append({**run, "split": split.name, "seed": seed})
                     progress.update()
@@ -147,7 +143,7 @@ def real_row(store: Store, found: FeatureSet, splits: tuple[Split, ...]) -> Resu
     runs = []
     for split in splits:
         key = {"version": VERSION, "features": found.digest, "split": split_digest(split)}
-        compute = _later(_recognition, features, found.labels, split, "linear")
+        compute = partial(_recognition, features, found.labels, split, "linear")
         run = store.measure("real-svm", {**key, "method": "real-valued"}, compute)
         runs.append({**run, "split": split.name})
     return Result(f"real-valued features ({features.shape[1]})", runs)

@@ -118,13 +118,6 @@ class Relevance:
             return self.block(rows, columns).astype(np.intp)
         return np.rint(self.query[rows] @ self.database[columns].T).astype(np.intp)
 
-    def count_pairs(self, queries: NDArray[Any], items: NDArray[Any]) -> int:
-        """How many of the pairs (queries[p], items[p]) are relevant."""
-        left, right = self.query[queries], self.database[items]
-        if left.ndim == 1:
-            return int(np.count_nonzero(left == right))
-        return int(np.count_nonzero((left * right).any(axis=1)))
-
     def total(self) -> int:
         """Number of relevant pairs (query, item)."""
         if self.query.ndim == 1:
