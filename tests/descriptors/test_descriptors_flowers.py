@@ -90,12 +90,28 @@ def test_hue_is_a_circle_and_fades_without_saturation():
 
 
 def test_mr8_filters_have_mean_zero_and_norm_one():
-    edges, bars, isotropic = filter_bank()
-    assert (len(edges), len(bars), len(isotropic)) == (3, 3, 2)
-    for kernel in [kernel for group in edges + bars for kernel in group] + isotropic:
-        assert kernel.shape == (49, 49)
+    assert filter_bank().shape == (38, 49, 49)
+    for kernel in filter_bank():
         assert abs(kernel.sum()) < 1e-4
         assert np.abs(kernel).sum() == pytest.approx(1, abs=1e-4)
+
+
+def test_mr8_equals_plain_filtering():
+    rng = np.random.default_rng(3)
+    grey = rng.integers(0, 255, (60, 70)).astype(np.uint8)
+    image = (grey - grey.mean()) / grey.std()
+    found = np.stack(
+        [
+            cv2.filter2D(image, cv2.CV_64F, kernel.astype(float), borderType=cv2.BORDER_REFLECT)
+            for kernel in filter_bank()[:, ::-1, ::-1]
+        ]
+    )
+    edges = np.abs(found[:18]).reshape(3, 6, 60, 70).max(axis=1)
+    bars = found[18:36].reshape(3, 6, 60, 70).max(axis=1)
+    values = np.concatenate([edges, bars, found[36:]])
+    length = np.linalg.norm(values, axis=0)
+    expected = values * np.log(1 + length / 0.03) / length
+    np.testing.assert_allclose(mr8(grey), expected.transpose(1, 2, 0), atol=1e-4)
 
 
 def test_mr8_does_not_change_when_the_picture_turns():
