@@ -6,6 +6,7 @@ import numpy as np
 import scipy.linalg
 import scipy.optimize
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from ddh.hashers.base import Hasher, sgn
 from ddh.hashers.kernel_features import draw_anchors, gaussian_kernel, mean_squared_distance
@@ -62,13 +63,18 @@ class KSH(Hasher):
         self.kernel_mean_ = self._kernel_means(X)
         G = self._kernel(X[rows])
         residual = Residual(PairSimilarity(indicators(y)[rows]), self.bits)
+        # thousands of products too small to share: waiting threads would only burn the processor
+        with threadpool_limits(1, "blas"):
+            self.coefficients_ = self._greedy_bits(G, residual)
+        self.objective_ = np.array(residual.objective)
+
+    def _greedy_bits(self, G: NDArray[np.float64], residual: "Residual") -> NDArray[np.float64]:
         columns = []
         for _ in track(range(self.bits), "Kernel bits", unit="bit"):
             a = best_coefficients(G, residual, self.iterations)
             residual.explain(sgn(G @ a))
             columns.append(a)
-        self.coefficients_ = np.stack(columns, axis=1)
-        self.objective_ = np.array(residual.objective)
+        return np.stack(columns, axis=1)
 
     def _kernel_means(self, X: NDArray[Any]) -> NDArray[np.float64]:
         """Mean of each kernel column over all of X."""

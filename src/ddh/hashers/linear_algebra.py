@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ddh.errors import InputError
 
 BLOCK_ROWS = 4096
+# up to here a full dense eigendecomposition is the quickest
 DENSE_DIMENSIONS = 128
 
 # A variance below this share of the largest is rounding, not data.
@@ -24,8 +25,11 @@ NEGLIGIBLE_VARIANCE = 1e-10
 def column_means(X: NDArray[Any]) -> NDArray[np.float64]:
     """Means in float64, exact for constant columns: these centre to zero and not to noise."""
     mean = X.mean(axis=0, dtype=np.float64)
-    constant = X.min(axis=0) == X.max(axis=0)
-    return np.where(constant, X[0].astype(np.float64), mean)
+    # most columns are ruled out by three of their rows
+    maybe = np.flatnonzero((X[0] == X[-1]) & (X[0] == X[len(X) // 2]))
+    constant = maybe[(X[:, maybe] == X[0, maybe]).all(axis=0)]
+    mean[constant] = X[0, constant]
+    return mean
 
 
 def centred_blocks(
@@ -96,8 +100,11 @@ def top_eigenvectors(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(eigenvalues, eigenvectors (d, count)) of a symmetric matrix, largest first, signs fixed."""
     d = len(matrix)
-    values, vectors = scipy.linalg.eigh(matrix, subset_by_index=[d - count, d - 1])
-    return values[::-1], fix_signs(vectors[:, ::-1])
+    if d <= DENSE_DIMENSIONS:
+        values, vectors = np.linalg.eigh(matrix)
+    else:
+        values, vectors = scipy.linalg.eigh(matrix, subset_by_index=[d - count, d - 1])
+    return values[: -count - 1 : -1], fix_signs(vectors[:, : -count - 1 : -1])
 
 
 def top_eigenvector(

@@ -1,0 +1,50 @@
+"""`ddh methods`: every hashing method by name, with its paper and what it needs."""
+
+from typing import Any
+
+import click
+
+from ddh.output import emit, json_option
+
+LABELS = {"none": "no", "optional": "if given", "required": "yes"}
+
+
+@click.command()
+@json_option
+def methods(as_json: bool) -> None:
+    """List the hashing methods: name, kind, whether labels are needed, paper and year.
+
+    \b
+    ddh methods
+    ddh methods --json
+    """
+    rows = describe()
+    emit({"methods": rows}, _table(rows), as_json)
+
+
+def describe() -> list[dict[str, Any]]:
+    """One entry a method, in the order of the registry."""
+    from ddh.hashers.registry import MODULES, method
+
+    return [
+        {
+            "name": name,
+            "title": cls.title,
+            "kind": cls.kind,
+            "labels": cls.labels,
+            "paper": cls.paper,
+            "year": cls.year,
+        }
+        for name, cls in ((name, method(name)) for name in MODULES)
+    ]
+
+
+def _table(rows: list[dict[str, Any]]) -> str:
+    widths = {key: max(len(row[key]) for row in rows) + 2 for key in ("name", "kind")}
+    lines = [f"{'name':<{widths['name']}}{'kind':<{widths['kind']}}{'labels':<10}paper"]
+    for row in rows:
+        lines.append(
+            f"{row['name']:<{widths['name']}}{row['kind']:<{widths['kind']}}"
+            f"{LABELS[row['labels']]:<10}{row['paper']} {row['year']}"
+        )
+    return "\n".join(lines)
