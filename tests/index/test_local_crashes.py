@@ -114,7 +114,8 @@ def test_no_acknowledged_row_is_lost_and_no_row_is_half_there(tmp_path):
         last = told[-1] if told and "doing" in told[-1] else None
         cut_off += last is not None
         state = check(folder, state, last)
-    assert cut_off, "no kill hit a write"
+    print(f"{cut_off} of {KILLS} kills hit a write")
+    assert cut_off >= KILLS // 4, "too few kills hit a write"
 
 
 def check(folder: Path, state: dict[str, int], last: dict | None) -> dict[str, int]:

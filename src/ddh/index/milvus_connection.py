@@ -1,5 +1,6 @@
 """A Milvus client that comes back after it was dropped, and lets go of a Milvus Lite file."""
 
+import logging
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -18,6 +19,9 @@ from ddh.index.retries import with_retries
 Result = TypeVar("Result")
 
 RPC_ATTEMPTS = 3
+
+# It writes a traceback to the terminal for every error that it raises as well.
+logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
 
 _LOST = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 _LITE_HINT = (

@@ -52,30 +52,18 @@ class Collections:
         return Facts.from_text(json.loads(client.describe_collection(self.rows)["description"]))
 
     def create(self, client: MilvusClient, facts: Facts) -> Facts:
-        """Make the collections, and say what is there then."""
-        notes = client.create_schema(auto_id=False, enable_dynamic_field=False)
-        notes.add_field("name", DataType.VARCHAR, is_primary=True, max_length=256)
-        notes.add_field("value", DataType.VARCHAR, max_length=65535)
-        notes.add_field("code", DataType.BINARY_VECTOR, dim=8)
-        description = json.dumps(facts.as_text())
-        rows = client.create_schema(
-            auto_id=False, enable_dynamic_field=False, description=description
+        """Make the collection of the rows, and say what is there then."""
+        schema = client.create_schema(
+            auto_id=False, enable_dynamic_field=False, description=json.dumps(facts.as_text())
         )
-        rows.add_field("id", DataType.VARCHAR, is_primary=True, max_length=32)
-        rows.add_field("key", DataType.VARCHAR, max_length=MAX_TEXT_BYTES)
-        rows.add_field("code", DataType.BINARY_VECTOR, dim=8 * code_bytes(facts.bits))
-        rows.add_field("written", DataType.INT64)
-        rows.add_field("path", DataType.VARCHAR, max_length=MAX_TEXT_BYTES)
-        rows.add_field("stamp", DataType.JSON)
-        rows.add_field("metadata", DataType.JSON)
-        for name, schema in ((self.notes, notes), (self.rows, rows)):
-            if not client.has_collection(name, timeout=PATIENCE):
-                client.create_collection(
-                    name,
-                    schema=schema,
-                    index_params=_vector_index(client, FLAT),
-                    consistency_level="Strong",  # a search sees every row written before it
-                )
+        schema.add_field("id", DataType.VARCHAR, is_primary=True, max_length=32)
+        schema.add_field("key", DataType.VARCHAR, max_length=MAX_TEXT_BYTES)
+        schema.add_field("code", DataType.BINARY_VECTOR, dim=8 * code_bytes(facts.bits))
+        schema.add_field("written", DataType.INT64)
+        schema.add_field("path", DataType.VARCHAR, max_length=MAX_TEXT_BYTES)
+        schema.add_field("stamp", DataType.JSON)
+        schema.add_field("metadata", DataType.JSON)
+        _create(client, self.rows, schema)
         return self.facts(client) or facts
 
     def kind(self, client: MilvusClient) -> str:
@@ -101,11 +89,18 @@ class Collections:
 
     def settings(self, client: MilvusClient) -> dict[str, str]:
         """All notes."""
+        if not client.has_collection(self.notes, timeout=PATIENCE):
+            return {}
         found = client.query(self.notes, filter='name != ""', output_fields=["name", "value"])
         return {note["name"]: note["value"] for note in found}
 
     def remember(self, client: MilvusClient, settings: Mapping[str, str]) -> None:
-        """Write notes."""
+        """Write notes; their collection is made when there are any."""
+        schema = client.create_schema(auto_id=False, enable_dynamic_field=False)
+        schema.add_field("name", DataType.VARCHAR, is_primary=True, max_length=256)
+        schema.add_field("value", DataType.VARCHAR, max_length=65535)
+        schema.add_field("code", DataType.BINARY_VECTOR, dim=8)
+        _create(client, self.notes, schema)
         rows = [
             {"name": name, "value": value, "code": _NO_VECTOR} for name, value in settings.items()
         ]
@@ -118,6 +113,16 @@ class Collections:
         except grpc.RpcError as error:
             if error.code() != grpc.StatusCode.UNIMPLEMENTED:
                 raise
+
+
+def _create(client: MilvusClient, name: str, schema: Any) -> None:
+    if not client.has_collection(name, timeout=PATIENCE):
+        client.create_collection(
+            name,
+            schema=schema,
+            index_params=_vector_index(client, FLAT),
+            consistency_level="Strong",  # a search sees every row written before it
+        )
 
 
 def _vector_index(client: MilvusClient, kind: str) -> Any:
