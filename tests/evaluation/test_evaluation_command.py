@@ -63,6 +63,34 @@ def test_text_says_the_protocol_with_the_scores(photos):
     assert "denominator min(R, k)" in text
 
 
+def test_a_protocol_by_name_splits_encodes_and_scores(photos, monkeypatch, tmp_path):
+    """The path of --protocol on a small data set; CIFAR-10 itself would take an hour here."""
+    import ddh.cli.evaluate as command
+    import ddh.images
+    from ddh.evaluation import per_class
+
+    data = digits().take(range(60))
+    monkeypatch.setattr(ddh.images, "cifar10", lambda root, split: data)
+    monkeypatch.setattr(
+        command,
+        "split_by_name",
+        lambda name, labels, seed: per_class(labels, queries=1, training=2, seed=seed, k=7),
+    )
+    words = ["-m", photos[2], "--protocol", "cifar10-10k-50k", "--data", tmp_path, "--json"]
+    score = json.loads(run("evaluate", *words).stdout)["scores"]["expected"]
+    hasher = ddh.load(photos[2])
+    split = per_class(data.labels, queries=1, training=2, k=7)
+    expected = mean_average_precision(
+        hasher.transform(data.images.take(split.query)),
+        hasher.transform(data.images.take(split.database)),
+        data.labels[split.query],
+        data.labels[split.database],
+        k=7,
+    )
+    assert score["value"] == pytest.approx(float(expected))
+    assert score["protocol"]["split"] == split.title
+
+
 def test_code_files_and_labels_from_a_table(photos, tmp_path):
     queries, database, model = photos
     for name, folder in (("q", queries), ("d", database)):

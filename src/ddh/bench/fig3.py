@@ -49,7 +49,7 @@ def fig3(bits: str, **shared: Any) -> None:
     cells = bench.measure(cifar10_task(options, store), store, options.device)
     folder = store.folder("fig3")
     protocol = Protocol.from_dict(cells[0].results[0]["scores"]["expected"]["protocol"])
-    said = protocol.but(measure="precision and recall", k=None, denominator=None, seeds=())
+    said = protocol.but(measure="precision and recall", k=None, denominator=None, bits=0, seeds=())
     outcome = Outcome(
         bench="fig3",
         title=bench.title,

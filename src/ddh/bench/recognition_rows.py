@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import ddh
 from ddh.bench.features import FeatureSet
 from ddh.bench.options import BenchOptions
 from ddh.bench.store import Store
@@ -82,7 +83,12 @@ def descriptor_rows(store: Store, data: LabelledImages, splits: tuple[Split, ...
         for kind in kinds:
             runs = []
             for split in splits:
-                key = {"version": VERSION, "images": images, "descriptor": kind.name}
+                key = {
+                    "version": VERSION,
+                    "library": ddh.__version__,
+                    "images": images,
+                    "descriptor": kind.name,
+                }
                 key |= {"words": str(kind.words), "split": split_digest(split)}
                 run = store.measure(f"{kind.name}-svm", key, partial(one, kind.name, split))
                 runs.append({**run, "split": split.name})
@@ -126,7 +132,12 @@ def hash_rows(
             for split in splits:
                 for seed in options.seed_numbers:
                     progress.set_postfix_str(f"{method}, {bits} bits")
-                    key = {"version": VERSION, "features": found.digest, "method": method}
+                    key = {
+                        "version": VERSION,
+                        "library": ddh.__version__,
+                        "features": found.digest,
+                        "method": method,
+                    }
                     key |= {"bits": bits, "seed": seed, "split": split_digest(split)}
                     key |= {"settings": options.settings.get(method, {})}
                     compute = partial(one, method, bits, seed, split)
@@ -142,7 +153,12 @@ def real_row(store: Store, found: FeatureSet, splits: tuple[Split, ...]) -> Resu
     features = _unit(found.features)
     runs = []
     for split in splits:
-        key = {"version": VERSION, "features": found.digest, "split": split_digest(split)}
+        key = {
+            "version": VERSION,
+            "library": ddh.__version__,
+            "features": found.digest,
+            "split": split_digest(split),
+        }
         compute = partial(_recognition, features, found.labels, split, "linear")
         run = store.measure("real-svm", {**key, "method": "real-valued"}, compute)
         runs.append({**run, "split": split.name})

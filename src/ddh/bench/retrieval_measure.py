@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import ddh
 from ddh.bench.features import FeatureSet
 from ddh.bench.store import Store
 from ddh.codes import search
@@ -88,6 +89,7 @@ class Task:
         """What a measurement of this task depends on, besides the method."""
         return {
             "version": VERSION,
+            "library": ddh.__version__,
             "data": self.found.data,
             "features": self.found.digest,
             "split": self.split.digest,

@@ -1,7 +1,7 @@
 """A retrieval table of the paper made again: rows x code lengths x seeds, beside its figures."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -46,7 +46,7 @@ class Cell:
         return float(np.mean([result[what] for result in self.results]))
 
 
-@dataclass
+@dataclass(frozen=True)
 class RetrievalBench:
     """What is to be measured: rows, code lengths, seeds, settings by method."""
 
@@ -68,8 +68,8 @@ class RetrievalBench:
         if unknown := wanted - known:
             choices = ", ".join(row.label for row in self.rows)
             raise InputError(f"{self.name} has no row {', '.join(sorted(unknown))}: {choices}")
-        self.rows = [row for row in self.rows if {row.label.lower(), row.method.lower()} & wanted]
-        return self
+        rows = [row for row in self.rows if {row.label.lower(), row.method.lower()} & wanted]
+        return replace(self, rows=rows)
 
     def measure(self, task: Task, store: Store, device: str) -> list[Cell]:
         """All cells; those that the store knows cost nothing."""

@@ -4,9 +4,9 @@
     results/features/9c0e....npy                 features of a data set
     results/table2/...                           what a bench wrote
 
-A measurement is found by a digest of its whole key (data, split, features, method, settings,
-bits, seed, cut), so two benches share what they have in common and a changed setting is never
-mistaken for an old one.
+A measurement is found by a digest of its whole key (library, data, split, features, method,
+settings, bits, seed, cut), so two benches share what they have in common and a changed setting is
+never mistaken for an old one. Whoever changes the code of a method takes a new folder.
 """
 
 import hashlib
