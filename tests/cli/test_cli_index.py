@@ -145,6 +145,18 @@ def test_only_new_and_changed_files_are_encoded(place):
     assert "bad.jpg" in shown
 
 
+def test_a_bad_file_alone_does_not_load_the_network(place, monkeypatch):
+    forbid_encoding(monkeypatch)
+    (place / "photos" / "bad.jpg").write_bytes(b"this is no picture")
+    (place / "photos" / "cut.png").write_bytes(
+        (place / "photos" / "animals" / "1.png").read_bytes()[:300]
+    )
+    for _ in range(2):
+        done = run("index", "add", place / "photos", "-i", place / "p.index")
+        assert [entry["name"] for entry in done["skipped"]] == ["bad.jpg", "cut.png"]
+        assert (done["new"], done["rows"]) == (0, 12)
+
+
 def test_a_moved_folder_is_the_same_collection(place, monkeypatch):
     forbid_encoding(monkeypatch)
     (place / "photos").rename(place / "elsewhere")

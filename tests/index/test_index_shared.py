@@ -4,6 +4,8 @@ import threading
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from index_oracle import Oracle, pairs, random_codes
 
 import ddh.index
@@ -40,6 +42,36 @@ def test_every_answer_equals_the_oracle(engine, bits):
         assert [group_keys(group) for group in index.duplicates(min(bits, 2))] == (
             oracle.duplicates(min(bits, 2))
         )
+
+
+def test_any_collection_equals_the_oracle(engine):
+    """Any length of code, any number of rows down to none, any k and radius."""
+
+    @settings(max_examples=30 if engine.name == "local" else 4, deadline=None, database=None)
+    @given(
+        bits=st.one_of(st.integers(1, 80), st.sampled_from([128, 255, 1000, 4096])),
+        n=st.integers(0, 40),
+        spread=st.sampled_from([0.0, 0.1, 0.5, 1.0]),
+        seed=st.integers(0, 2**32 - 1),
+        data=st.data(),
+    )
+    def check(bits, n, spread, seed, data):
+        rng = np.random.default_rng(seed)
+        codes, queries = random_codes(rng, n, bits, spread), random_codes(rng, 2, bits, spread)
+        oracle = Oracle(bits)
+        oracle.write(names(n), codes)
+        with engine.index(bits) as index:
+            index.add(names(n), codes)
+            k = data.draw(st.integers(1, n + 3))
+            assert pairs(index.search(queries, k)) == oracle.search(queries, k)
+            for radius in {0, bits, data.draw(st.integers(0, bits))}:
+                found = pairs(index.search_radius(queries, radius))
+                assert found == oracle.search_radius(queries, radius)
+            radius = data.draw(st.integers(0, bits))
+            found = [group_keys(group) for group in index.duplicates(radius)]
+            assert found == oracle.duplicates(radius)
+
+    check()
 
 
 def check_answers(index, oracle, queries):
@@ -338,6 +370,15 @@ def test_calls_from_several_threads_take_turns(engine):
             thread.join()
         assert not failures
         assert len(index) == 200
+
+
+def test_a_closed_index_says_so(engine):
+    with engine.index(8) as index:
+        index.close()
+        with pytest.raises(DDHError, match="is closed"):
+            index.search(np.zeros(1, np.uint8), 1)
+        with pytest.raises(DDHError, match="is closed"):
+            index.add(["a"], np.zeros((1, 1), np.uint8))
 
 
 def test_the_repr_tells_size_and_place(engine):

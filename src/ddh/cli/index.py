@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ddh.index import Index
     from ddh.index.collection import Collection, PictureFile
 
+FEW_FILES = 100  # to be looked at before the network is loaded
+
 Command = Callable[..., Any]
 
 
@@ -117,12 +119,13 @@ def _write_codes(
     collection: "Collection", files: list["PictureFile"], device: str
 ) -> list[dict[str, str]]:
     """Encode files and write their rows batch by batch; those that cannot be used."""
-    if not files:
-        return []
+    failures = _failures_of_all(files) if len(files) <= FEW_FILES else []
+    if len(failures) == len(files):
+        return failures
     from ddh.images import ImageFiles
 
     model = load_encoder(collection, device)
-    failures: list[dict[str, str]] = []
+    failures = []
     with bar("Encoding", total=len(files), unit="image") as progress:
         for batch in model.encode_images(ImageFiles([file.path for file in files])):
             _write_batch(collection.index, [files[i] for i in batch.indices], batch.codes)
@@ -130,6 +133,24 @@ def _write_codes(
                 {"name": files[bad.index].key, "reason": bad.reason} for bad in batch.failures
             ]
             progress.update(len(batch.indices) + len(batch.failures))
+    return failures
+
+
+def _failures_of_all(files: list["PictureFile"]) -> list[dict[str, str]]:
+    """Why each of the files cannot be read, up to the first that can.
+
+    A folder with one bad file in it would load the network at every run otherwise.
+    """
+    from ddh.images import UnreadableImage, decode
+
+    failures = []
+    for file in files:
+        try:
+            decode(file.path)
+        except UnreadableImage as error:
+            failures.append({"name": file.key, "reason": error.reason})
+        else:
+            break
     return failures
 
 

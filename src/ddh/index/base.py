@@ -287,7 +287,7 @@ class Index(ABC):
         groups: list[Group] = []
 
         def members(codes: Codes) -> NDArray[np.int64]:
-            groups.extend(group(codes, radius))
+            groups[:] = group(codes, radius)  # a call may be repeated
             return np.concatenate([np.empty(0, np.int64), *(found.positions for found in groups)])
 
         rows = iter(self._pick(make_filter(where, folder), members))

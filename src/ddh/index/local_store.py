@@ -274,6 +274,8 @@ def plain_errors(folder: Path) -> Iterator[None]:
         yield
     except sqlite3.IntegrityError:
         raise
+    except sqlite3.ProgrammingError as error:
+        raise DDHError(f"the index {folder} is closed: open it again") from error
     except sqlite3.OperationalError as error:
         raise DDHError(f"the index {folder} cannot be used now: {error}") from error
     except sqlite3.DatabaseError as error:

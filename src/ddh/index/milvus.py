@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pymilvus import MilvusClient
 
 from ddh.codes import Neighbours, search, search_radius
+from ddh.errors import DDHError
 from ddh.index.base import Facts, Index, Wish
 from ddh.index.filters import Filter, Scalar, make_filter
 from ddh.index.milvus_connection import Connection
@@ -36,6 +37,7 @@ from ddh.index.rows import Codes, Columns, Hit, IndexInfo, Row, key_digest
 MOST_ANSWERS = 16384  # that Milvus gives to a query
 WRITTEN_ROWS = 4096  # a request
 ASKED_ROWS = 1000  # a request
+PICKS = 3  # attempts at a view that nobody deletes from
 SEARCHED_TOGETHER = 1 << 18  # answers a request
 
 Found = list[tuple[int, str]]  # distance and id of each answer to one query
@@ -52,8 +54,8 @@ class MilvusIndex(Index):
         self._file = None if "://" in address else Path(address)
         self._collections = Collections(name)
         self._name, self._last_order = name, 0
-        if self._file is not None and not wish.create and not self._file.exists():
-            wish.facts(self.location)  # refuses
+        if self._file is not None and not self._file.exists():
+            wish.facts(self.location)  # refuses before a file is made
         self._connection = Connection(address, self._collections.load)
         try:
             run, collections = self._connection.run, self._collections
@@ -228,12 +230,18 @@ class MilvusIndex(Index):
         return [row for _, row, _ in found], codes.reshape(-1, self.code_bytes)
 
     def _pick(self, only: Filter, choose: Callable[[Codes], NDArray[np.int64]]) -> list[Row]:
-        ids, codes = self._all_codes(only)
-        return self._in_order([ids[position] for position in choose(codes).tolist()])
+        for _ in range(PICKS):
+            ids, codes = self._all_codes(only)
+            chosen = [ids[position] for position in choose(codes).tolist()]
+            rows = self._in_order(chosen)
+            if len(rows) == len(chosen):
+                return rows
+        raise DDHError(f"rows of {self.location} are being deleted while they are read: try again")
 
     def _in_order(self, ids: list[str]) -> list[Row]:
+        """The rows of these ids in their order, those left out that have been deleted."""
         rows = {row["id"]: read_row(row) for row in self._asked(ids, ROW_FIELDS)}
-        return [rows[row] for row in ids]
+        return [rows[row] for row in ids if row in rows]
 
     def _get(self, keys: list[str]) -> list[Row]:
         return [read_row(row) for row in self._asked([key_digest(key) for key in keys], ROW_FIELDS)]

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -59,7 +60,9 @@ class Connection:
     def _connect(self) -> MilvusClient:
         if self._file:
             Path(self._file).parent.mkdir(parents=True, exist_ok=True)
-        client = MilvusClient(uri=self._file or self._address, timeout=10)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "pkg_resources is deprecated")  # by Milvus Lite
+            client = MilvusClient(uri=self._file or self._address, timeout=10)
         self._prepare(client)
         return client
 
@@ -72,6 +75,8 @@ class Connection:
     def run(self, work: Callable[[MilvusClient], Result]) -> Result:
         """`work`, once more from its beginning if the connection breaks: let it be repeatable."""
         with self._lock:
+            if not self._open:
+                raise DDHError(f"the index in {without_password(self._address)} is closed")
             try:
                 return with_retries(lambda: work(self._client), _is_dropped, self._reconnect)
             except MilvusException as error:

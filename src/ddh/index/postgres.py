@@ -41,16 +41,19 @@ class PostgresIndex(Index):
         self._tables = Tables(name)
         self._connection = Connection(address)
         try:
-            self.facts = self._connection.run(self._tables_facts) or self._create(wish)
+            self.facts = self._connection.run(self._read_facts) or self._create(wish)
             wish.check(self.location, self.facts)
             self._vector = self._connection.run(self._has_vector)
             if wish.approximate:
                 self._keep_hnsw()
+            self._hnsw: bool = self._one(
+                SQL("SELECT to_regclass(%s) IS NOT NULL"), (self._tables.hnsw_name,)
+            )
         except BaseException:
             self._connection.close()
             raise
 
-    def _tables_facts(self, db: psycopg.Connection) -> Facts | None:
+    def _read_facts(self, db: psycopg.Connection) -> Facts | None:
         return read_facts(db, self._tables)
 
     def _create(self, wish: Wish) -> Facts:
@@ -148,7 +151,7 @@ class PostgresIndex(Index):
 
     def _search(self, queries: Codes, k: int, only: Filter, approximate: bool) -> list[list[Hit]]:
         condition, values = _condition(only)
-        by_index = approximate and self._vector
+        by_index = approximate and self._hnsw
         inner = SQL(
             "SELECT id, key, path, metadata, {distance} AS distance FROM {rows} "
             "WHERE {condition} ORDER BY {order} LIMIT {k}"
@@ -294,9 +297,7 @@ class PostgresIndex(Index):
             details={
                 "server": f"PostgreSQL {self._one(SQL('SHOW server_version'))}",
                 "distance": "pgvector <~>" if self._vector else "bit_count",
-                "approximate": "HNSW"
-                if self._one(SQL("SELECT to_regclass(%s) IS NOT NULL"), (self._tables.hnsw_name,))
-                else "no",
+                "approximate": "HNSW" if self._hnsw else "no",
             },
             settings=self.settings(),
         )

@@ -23,6 +23,7 @@ class Connection:
     def __init__(self, address: str) -> None:
         self._address = address
         self._lock = threading.RLock()
+        self._closed = False
         try:
             self._db = self._connect()
         except psycopg.OperationalError as error:
@@ -37,6 +38,10 @@ class Connection:
         self._db.close()
         self._db = self._connect()
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise DDHError(f"the index {without_password(self._address)} is closed: open it again")
+
     def run(self, work: Callable[[psycopg.Connection[Any]], Result]) -> Result:
         """`work` in one transaction, once more from its beginning if the connection breaks."""
 
@@ -45,6 +50,7 @@ class Connection:
                 return work(self._db)
 
         with self._lock:
+            self._check_open()
             try:
                 return with_retries(attempt, self._is_dropped, self._reconnect)
             except psycopg.OperationalError as error:
@@ -53,6 +59,7 @@ class Connection:
     def run_alone(self, work: Callable[[psycopg.Connection[Any]], object]) -> None:
         """`work` outside of a transaction, for statements that want it so."""
         with self._lock:
+            self._check_open()
             with_retries(lambda: work(self._db), self._is_dropped, self._reconnect)
 
     def _is_dropped(self, error: Exception) -> bool:
@@ -66,12 +73,16 @@ class Connection:
     @contextmanager
     def another(self) -> Iterator[psycopg.Connection[Any]]:
         """A second connection in one read transaction, for a long walk through the rows."""
+        self._check_open()
         with self._connect() as db, db.transaction():
             db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             yield db
 
     def close(self) -> None:
-        self._db.close()
+        """Close for good."""
+        with self._lock:
+            self._closed = True
+            self._db.close()
 
 
 def bit_strings(codes: Codes, bits: int) -> list[str]:
