@@ -173,7 +173,10 @@ class TestApproximate:
         assert not (found.lists == np.arange(1500)[:, None]).any()
 
     def test_best_first(self):
-        lists = knn(self.X, 10, approximate=True)
+        found = nearest(self.X, 10, approximate=True)
+        lists = found.lists
+        assert 0.95 <= found.recall <= 1
+        assert nearest(self.X[:50], 3).recall == 1
         units = self.X / np.linalg.norm(self.X, axis=1, keepdims=True)
         cosines = np.take_along_axis(units @ units.T, lists, axis=1)
         assert (np.diff(cosines, axis=1) <= 1e-6).all()

@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from alg1_oracle import labels_by_hand, nearest_by_hand
@@ -134,3 +137,15 @@ class TestBadInput:
     def test_features_of_other_images(self):
         with pytest.raises(InputError, match="2 lists do not fit 5 rows"):
             expand([[1], [0]], 2, np.eye(5))
+
+
+def test_labels_need_neither_torch_nor_faiss():
+    script = (
+        "import sys, numpy as np; from ddh.neighbours import pairwise_labels;"
+        "pairwise_labels(np.eye(20)); "
+        "print(sorted({'torch', 'faiss', 'sklearn'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"

@@ -34,7 +34,7 @@ def pairwise_labels(
     s_ij = -1. Memory: that of `knn`, then about 15 bytes for each entry of S; never N x N.
     """
     space = cosine_space(features, centre=centre)
-    lists = nearest_in(space, k1, device=device, approximate=approximate)
+    lists, _ = nearest_in(space, k1, device=device, approximate=approximate)
     return expand_in(space, lists, k2, mutual=mutual, min_overlap=min_overlap)
 
 

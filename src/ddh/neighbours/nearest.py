@@ -14,10 +14,14 @@ from ddh.neighbours.cosine import CosineSpace, cosine_space
 
 @dataclass(frozen=True)
 class NearestLists:
-    """Neighbour lists, best first: `lists` (N, k) int32 and their cosines (N, k) float32."""
+    """Neighbour lists, best first: `lists` (N, k) int32 and their cosines (N, k) float32.
+
+    `recall` is 1 for exact lists; of approximate ones it is what a sample of rows showed.
+    """
 
     lists: NDArray[np.int32]
     similarities: NDArray[np.float32]
+    recall: float
 
 
 def knn(
@@ -39,7 +43,7 @@ def knn(
     Memory: features once more as float32, 56 k + 600 bytes an image, and some tiles.
     """
     space = cosine_space(features, centre=centre)
-    return nearest_in(space, k, device=device, approximate=approximate)
+    return nearest_in(space, k, device=device, approximate=approximate)[0]
 
 
 def nearest(
@@ -50,22 +54,23 @@ def nearest(
     device: Any = None,
     approximate: bool = False,
 ) -> NearestLists:
-    """As `knn`, with the cosines beside the lists."""
+    """As `knn`, with the cosines of the lists and their recall."""
     space = cosine_space(features, centre=centre)
-    lists = nearest_in(space, k, device=device, approximate=approximate)
+    lists, recall = nearest_in(space, k, device=device, approximate=approximate)
     i = np.repeat(np.arange(len(space), dtype=np.int32), k)
     similarities = space.similarities(i, lists.ravel()).astype(np.float32)
-    return NearestLists(lists, similarities.reshape(lists.shape))
+    return NearestLists(lists, similarities.reshape(lists.shape), recall)
 
 
 def nearest_in(
     space: CosineSpace, k: int, *, device: Any = None, approximate: bool = False
-) -> NDArray[np.int32]:
-    """`knn` for a prepared space."""
+) -> tuple[NDArray[np.int32], float]:
+    """The lists of a prepared space and their recall."""
     k = check_k(k, len(space))
     if approximate:
-        return faiss_lists.approximate_lists(space, k).lists
-    return exact.exact_lists(space, k, device=device)
+        found = faiss_lists.approximate_lists(space, k)
+        return found.lists, found.recall
+    return exact.exact_lists(space, k, device=device), 1.0
 
 
 def check_k(k: int, images: int) -> int:

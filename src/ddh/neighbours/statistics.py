@@ -153,7 +153,7 @@ def precision_over_k(
     known = _Known(labels, len(space))
     if not ks:
         raise InputError("precision_over_k needs at least one value of K1")
-    lists = nearest_in(space, max(ks), device=device)
+    lists, _ = nearest_in(space, max(ks), device=device)
     points = []
     for k1 in ks:
         S = expand_in(space, lists[:, :k1], k2)
