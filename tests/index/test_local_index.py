@@ -14,6 +14,7 @@ from index_oracle import Oracle, pairs, random_codes
 import ddh.index
 from ddh.errors import DDHError, InputError
 from ddh.index import scan
+from ddh.index.local_store import LocalStore
 from ddh.index.pages import BLOCK_ROWS
 
 ROWS = 2 * BLOCK_ROWS + 500  # three blocks
@@ -85,6 +86,23 @@ def test_a_damaged_page_file_is_rebuilt(folder, damage):
     assert path.read_bytes()[: len(good) + 3] == good + codes[0].tobytes()
     with ddh.index.open(folder) as index:
         assert len(index) == ROWS + 1
+
+
+def test_a_sound_page_file_is_never_rebuilt(folder, monkeypatch):
+    def rebuild(*arguments):
+        raise AssertionError("a block was rebuilt")
+
+    monkeypatch.setattr(LocalStore, "_rebuild", rebuild)
+    rng = np.random.default_rng(5)
+    for step, rows in enumerate([1, 7, BLOCK_ROWS - 8, 1, BLOCK_ROWS, 3 * BLOCK_ROWS + 5, 10]):
+        codes = random_codes(rng, rows, 24)
+        with ddh.index.open(folder, bits=24) as index, ddh.index.open(folder) as other:
+            index.add([f"{step}-{i}" for i in range(rows)], codes)
+            other.upsert([f"{step}-0", f"new-{step}"], codes[[0, 0]])
+            index.delete([f"{step}-{rows - 1}"])
+            if step == 4:
+                other.compact()
+            assert len(index.search(codes[0], 5)[0]) == min(5, len(other))
 
 
 def test_damage_among_deleted_rows_does_not_bring_them_back(folder):
