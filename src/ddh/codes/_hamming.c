@@ -71,7 +71,7 @@ static PyObject *found_in_radius(Call *c) {
         Py_BEGIN_ALLOW_THREADS
         for (size_t i = 0; i < c->count; i++) {
             Answer *a = &c->answers[i];
-            if (!a->counts) sort_keys(a->kept, scratch, a->used);
+            if (!a->counts) sort_keys(a->kept, scratch, a->used, a->in_order ? 32 : 0);
             count[i] = (int64_t)a->used;
             for (size_t j = 0; j < a->used; j++) {
                 *distance++ = (int32_t)(a->kept[j] >> 32);
@@ -121,8 +121,8 @@ static PyObject *py_top_k(PyObject *self, PyObject *args) {
         check((size_t)distances.len == c.count * k * 4 && (size_t)indices.len == c.count * k * 8,
               "results of another size")) {
         Py_BEGIN_ALLOW_THREADS
-        good = open_answers(&c, (size_t)k, 0, 1) && scan(&c, tables);
-        if (good) write_nearest(&c, (size_t)k, distances.buf, indices.buf);
+        good = scan_for_nearest(&c, tables, c.queries, c.count, (size_t)k, distances.buf,
+                                indices.buf);
         Py_END_ALLOW_THREADS
         if (!good) PyErr_NoMemory();
     }
@@ -153,7 +153,11 @@ static PyObject *py_within(PyObject *self, PyObject *args) {
         check(radius >= 0 && radius < ANY_DISTANCE, "radius")) {
         int good;
         Py_BEGIN_ALLOW_THREADS
-        good = open_answers(&c, 0, (uint32_t)radius + 1, 1) && scan(&c, tables);
+        good = open_call(&c, c.count, 0);
+        if (good) {
+            take_queries(&c, c.queries, c.count, (uint32_t)radius + 1, 1);
+            good = scan(&c, tables);
+        }
         Py_END_ALLOW_THREADS
         result = good ? found_in_radius(&c) : PyErr_NoMemory();
     }
@@ -191,11 +195,13 @@ static MultiIndex *open_index(PyObject *tables, size_t n, size_t width) {
                               &table->bits, &buffer[0], &buffer[1], &buffer[2], &buffer[3]))
             goto failed;
         index->held++;
+        size_t padded = buffer[3].len ? padded_width(width) : width;
         if (!check(table->bits >= 1 && table->bits <= 31, "bits of a table") ||
-            !check((size_t)buffer[0].len == width, "a mask is as wide as a code") ||
+            !check((size_t)buffer[0].len == padded, "a mask is as wide as a code") ||
             !check((size_t)buffer[1].len == (((size_t)1 << table->bits) + 1) * 4, "offsets") ||
             !check((size_t)buffer[2].len == n * 4, "a table has every row's id") ||
-            !check(!buffer[3].len || (size_t)buffer[3].len == n * width, "rows of a table"))
+            !check(!buffer[3].len || (size_t)buffer[3].len == n * padded, "rows of a table") ||
+            !check(t == 0 || !buffer[3].len == !index->tables[0].rows, "rows of all or of none"))
             goto failed;
         table->mask = buffer[0].buf;
         table->offsets = buffer[1].buf;
@@ -210,45 +216,58 @@ failed:
     return NULL;
 }
 
-static void search_index(Call *c, const MultiIndex *index, const uint32_t *keys, uint32_t radius,
-                         double row_cost, double bucket_cost, uint8_t *done) {
+static void search_index(Call *c, const MultiIndex *index, const uint32_t *keys, const Plan *plan,
+                         uint8_t *done) {
     for (size_t i = 0; i < c->count; i++) {
-        Probe p = {index->tables, index->count, 0, 0, c->queries + i * c->width, c->rows, c->width};
-        done[i] = (uint8_t)search_buckets(c->variant, &p, keys + i * index->count, c->n, radius,
-                                          &c->answers[i], row_cost, bucket_cost);
+        size_t width = index->tables[0].rows ? padded_width(c->width) : c->width;
+        const uint8_t *queries = index->tables[0].rows ? call_queries(c) : c->queries;
+        Probe p = {index->tables, index->count, 0, 0, queries + i * width, c->rows, width};
+        done[i] = (uint8_t)search_buckets(c->variant, &p, keys + i * index->count, c->n, plan,
+                                          &c->answers[i]);
     }
 }
 
 PyDoc_STRVAR(index_search_doc,
-             "index_search(variant, queries, rows, width, keys, tables, k, radius, row_cost,\n"
-             "             bucket_cost, done)\n--\n\n"
+             "index_search(variant, queries, rows, width, keys, tables, partition, most_steps, k,\n"
+             "             radius, row_cost, bucket_cost, done)\n--\n\n"
              "The k nearest rows of each query, or with k = 0 all within the radius, by\n"
-             "multi-index hashing, as `within` gives them. done[i] is 0 for a query that is\n"
-             "answered faster by a scan; its answer is worthless.");
+             "multi-index hashing, as `within` gives them. The first `partition` tables make up a\n"
+             "whole code, and so do the next. Rows whose substrings all differ in more than\n"
+             "most_steps bits may be missed. done[i] is 0 for a query that is better answered by\n"
+             "a scan; its answer is worthless.");
 
 static PyObject *py_index_search(PyObject *self, PyObject *args) {
     const char *variant;
     Py_buffer queries, rows, keys, done;
-    Py_ssize_t width, k, radius;
-    double row_cost, bucket_cost;
+    Py_ssize_t width, partition, k;
+    unsigned int radius, most_steps;
+    Plan plan = {0};
     PyObject *tables, *result = NULL;
     MultiIndex *index = NULL;
     Call c = {0};
     (void)self;
-    if (!PyArg_ParseTuple(args, "sy*y*ny*Onnddw*", &variant, &queries, &rows, &width, &keys,
-                          &tables, &k, &radius, &row_cost, &bucket_cost, &done))
+    if (!PyArg_ParseTuple(args, "sy*y*ny*OnInIddw*", &variant, &queries, &rows, &width, &keys,
+                          &tables, &partition, &most_steps, &k, &radius, &plan.row_cost,
+                          &plan.bucket_cost, &done))
         return NULL;
+    plan.radius = radius;
+    plan.most_steps = most_steps;
+    plan.partition = (size_t)partition;
     if ((c.variant = variant_named(variant)) && set_codes(&c, &queries, &rows, width) &&
         check(k >= 0 && (size_t)k <= c.n, "k is 0 to the number of rows") &&
-        check(radius >= 0 && radius < ANY_DISTANCE, "radius") &&
-        check((size_t)done.len == c.count, "done has one byte a query") &&
+        check(radius < ANY_DISTANCE, "radius") && check((size_t)done.len == c.count, "done has one byte a query") &&
         (index = open_index(tables, c.n, c.width)) &&
+        check(partition >= 1 && index->count % (size_t)partition == 0, "whole partitions") &&
         check((size_t)keys.len == c.count * index->count * 4, "keys of another size")) {
         int good;
         Py_BEGIN_ALLOW_THREADS
-        good = open_answers(&c, (size_t)k, (uint32_t)radius + 1, 0);
+        good = open_call(&c, c.count, (size_t)k);
         if (good) {
-            search_index(&c, index, keys.buf, (uint32_t)radius, row_cost, bucket_cost, done.buf);
+            take_queries(&c, c.queries, c.count, k ? above_all(&c) : radius + 1, 0);
+            good = !k || guess_limits(&c, 1);
+        }
+        if (good) {
+            search_index(&c, index, keys.buf, &plan, done.buf);
             cut_to_k(&c);
             good = !any_failed(&c);
         }
@@ -297,8 +316,9 @@ static PyObject *py_list_search(PyObject *self, PyObject *args) {
         good_lists(&c, probes.buf, probed, offsets.buf, lists)) {
         int good;
         Py_BEGIN_ALLOW_THREADS
-        good = open_answers(&c, (size_t)k, 0, 0) && pad_queries(&c);
+        good = open_call(&c, c.count, (size_t)k);
         if (good) {
+            take_queries(&c, c.queries, c.count, above_all(&c), 0);
             scan_lists(&c, probes.buf, probed / c.count, offsets.buf, ids.buf);
             cut_to_k(&c);
         }
@@ -355,7 +375,8 @@ static PyObject *py_sort_into_buckets(PyObject *self, PyObject *args) {
     size_t n = (size_t)keys.len / 4, buckets = (size_t)offsets.len / 4 - 1;
     if (check(offsets.len >= 8 && (uint64_t)n < (uint64_t)UINT32_MAX, "number of buckets or rows") &&
         check(ids.len == keys.len, "as many ids as keys") &&
-        check(!sorted.len || (sorted.len == rows.len && (size_t)rows.len == n * (size_t)width),
+        check(width >= 1 && (!sorted.len || ((size_t)rows.len == n * (size_t)width &&
+                                             (size_t)sorted.len == n * padded_width((size_t)width))),
               "rows of another size")) {
         Py_BEGIN_ALLOW_THREADS
         good = sort_into_buckets(keys.buf, n, buckets, offsets.buf, ids.buf, rows.buf,

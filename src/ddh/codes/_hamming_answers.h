@@ -7,7 +7,7 @@
 
 #if defined(__GNUC__)
 #define INLINE static inline __attribute__((always_inline, unused))
-#define RARE static __attribute__((noinline, cold, unused))
+#define RARE static __attribute__((noinline, unused))
 #if defined(__clang__)
 #define UNROLL _Pragma("unroll")
 #else
@@ -41,91 +41,6 @@
 #define MAX_TABLES 512     /* of a multi-index: one for each byte of the longest code */
 #define ANY_DISTANCE 8192  /* above every distance, codes have 4,096 bits or less */
 
-/* ------------------------------------------------------------------ the answer */
-
-typedef struct {
-    uint64_t *kept;      /* distance << 32 | row: the order of these numbers is the tie rule */
-    uint64_t *scratch;   /* as large as kept, shared by all answers of a call; NULL: kept grows */
-    size_t used, capacity;
-    size_t k;
-    uint32_t *counts;    /* rows kept at each distance; NULL when all rows below accept are wanted */
-    size_t below;        /* rows kept at a distance below limit */
-    uint32_t limit;      /* no row at this distance or above can be among the k nearest */
-    uint32_t accept;     /* a row enters when its distance is below this */
-    uint32_t in_order;   /* rows come by index, so that a later one loses every tie */
-    const uint32_t *ids; /* row -> index, NULL where they are the same */
-    int failed;          /* out of memory */
-} Answer;
-
-static void sort_keys(uint64_t *keys, uint64_t *scratch, size_t n) {
-    if (n <= 48) {
-        for (size_t i = 1; i < n; i++) {
-            uint64_t key = keys[i];
-            size_t j = i;
-            for (; j > 0 && keys[j - 1] > key; j--) keys[j] = keys[j - 1];
-            keys[j] = key;
-        }
-        return;
-    }
-    uint64_t *from = keys, *to = scratch, varying = 0;
-    for (size_t i = 1; i < n; i++) varying |= keys[i] ^ keys[0];
-    for (int shift = 0; shift < 48; shift += 8) {
-        size_t starts[256] = {0}, sum = 0;
-        if (!(varying >> shift & 255)) continue;
-        for (size_t i = 0; i < n; i++) starts[from[i] >> shift & 255]++;
-        for (int digit = 0; digit < 256; digit++) {
-            size_t count = starts[digit];
-            starts[digit] = sum;
-            sum += count;
-        }
-        for (size_t i = 0; i < n; i++) to[starts[from[i] >> shift & 255]++] = from[i];
-        uint64_t *other = from;
-        from = to;
-        to = other;
-    }
-    if (from != keys) memcpy(keys, from, n * sizeof *keys);
-}
-
-/* Drop what is too far by now. */
-static void sift(Answer *a) {
-    size_t n = 0;
-    for (size_t i = 0; i < a->used; i++)
-        if (a->kept[i] >> 32 < a->limit) a->kept[n++] = a->kept[i];
-    a->used = n;
-}
-
-RARE int make_room(Answer *a) {
-    if (!a->counts) {
-        size_t capacity = a->capacity ? 2 * a->capacity : 64;
-        uint64_t *larger = realloc(a->kept, capacity * sizeof *larger);
-        if (!larger) {
-            a->failed = 1;
-            a->accept = 0;
-            return 0;
-        }
-        a->kept = larger;
-        a->capacity = capacity;
-        return 1;
-    }
-    sift(a);
-    if (a->used > a->capacity / 2 + a->k / 2) { /* many ties at the last distance */
-        sort_keys(a->kept, a->scratch, a->used);
-        a->counts[a->limit - 1] -= (uint32_t)(a->used - a->k);
-        a->used = a->below = a->k;
-    }
-    return 1;
-}
-
-INLINE void keep(Answer *a, uint32_t distance, size_t row) {
-    if (a->used == a->capacity && !make_room(a)) return;
-    a->kept[a->used++] = (uint64_t)distance << 32 | (a->ids ? a->ids[row] : (uint32_t)row);
-    if (!a->counts) return;
-    a->counts[distance]++;
-    a->below++;
-    while (a->below - a->counts[a->limit - 1] >= a->k) a->below -= a->counts[--a->limit];
-    if (a->below >= a->k) a->accept = a->limit - a->in_order;
-}
-
 /* ------------------------------------------------------------------ codes of any width */
 
 INLINE uint64_t word_at(const uint8_t *bytes) {
@@ -138,6 +53,16 @@ INLINE uint32_t half_word_at(const uint8_t *bytes) {
     uint32_t word;
     memcpy(&word, bytes, 4);
     return word;
+}
+
+INLINE int trailing_zeros(uint64_t x) {
+#if defined(__GNUC__)
+    return __builtin_ctzll(x);
+#else
+    int n = 0;
+    for (; !(x & 1); x >>= 1) n++;
+    return n;
+#endif
 }
 
 INLINE uint64_t bytes_at(const uint8_t *bytes, size_t n) {
@@ -163,6 +88,152 @@ static void pad(uint8_t *to, size_t padded, const uint8_t *from, size_t width, s
         memcpy(to, from, width);
         memset(to + width, 0, padded - width);
     }
+}
+
+/* ------------------------------------------------------------------ buckets of substrings */
+
+typedef struct {
+    int bits;                /* of the substring */
+    const uint8_t *mask;     /* where it lies in a code */
+    const uint32_t *offsets; /* of the buckets, by the substring's value: 2^bits + 1 of them */
+    const uint32_t *ids;     /* rows in the order of their buckets, by index within one */
+    const uint8_t *rows;     /* their codes in that order, padded; NULL: look them up by id */
+} Buckets;
+
+typedef struct {
+    const Buckets *tables;
+    size_t table_count, table; /* table: the one that is probed now */
+    uint32_t step;             /* at this distance between substrings */
+    const uint8_t *query, *database;
+    size_t width;              /* of the query, and of the codes it meets */
+} Probe;
+
+INLINE unsigned ones_of(uint64_t x) {
+#if defined(HAVE_NEON)
+    return (unsigned)__builtin_popcountll(x);
+#else
+    x -= x >> 1 & 0x5555555555555555u;
+    x = (x & 0x3333333333333333u) + (x >> 2 & 0x3333333333333333u);
+    return (unsigned)(((x + (x >> 4)) & 0x0f0f0f0f0f0f0f0fu) * 0x0101010101010101u >> 56);
+#endif
+}
+
+static uint32_t masked_distance(const uint8_t *a, const uint8_t *b, const uint8_t *mask, size_t n) {
+    uint32_t sum = 0;
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) sum += ones_of((word_at(a + i) ^ word_at(b + i)) & word_at(mask + i));
+    if (i < n)
+        sum += ones_of((bytes_at(a + i, n - i) ^ bytes_at(b + i, n - i)) & bytes_at(mask + i, n - i));
+    return sum;
+}
+
+/* A row turns up in every table where it is near enough: it counts in the first one only. */
+static int first_found(const Probe *p, size_t at) {
+    const Buckets *here = &p->tables[p->table];
+    const uint8_t *row =
+        here->rows ? here->rows + at * p->width : p->database + here->ids[at] * p->width;
+    for (size_t t = 0; t < p->table_count; t++) {
+        if (t == p->table) continue;
+        uint32_t d = masked_distance(p->query, row, p->tables[t].mask, p->width);
+        if (d < p->step || (d == p->step && t < p->table)) return 0;
+    }
+    return 1;
+}
+
+/* ------------------------------------------------------------------ the answer */
+
+typedef struct {
+    uint64_t *kept;      /* distance << 32 | row: the order of these numbers is the tie rule */
+    uint64_t *scratch;   /* as large as kept, shared by all answers of a call; NULL: kept grows */
+    size_t used, capacity;
+    size_t k;
+    uint32_t *counts;    /* rows kept at each distance; NULL when all rows below accept are wanted */
+    size_t below;        /* rows kept at a distance below limit */
+    uint32_t limit;      /* no row at this distance or above can be among the k nearest */
+    uint32_t accept;     /* a row enters when its distance is below this */
+    uint32_t in_order;   /* rows come by index, so that a later one loses every tie */
+    const uint32_t *ids; /* row -> index, NULL where they are the same */
+    const Probe *probe;  /* where a row may turn up more than once, NULL elsewhere */
+    int failed;          /* out of memory */
+} Answer;
+
+/* By the digits from bit `shift` on; those below must be in order already. */
+static void sort_keys(uint64_t *keys, uint64_t *scratch, size_t n, int shift) {
+    if (n <= 48) {
+        for (size_t i = 1; i < n; i++) {
+            uint64_t key = keys[i];
+            size_t j = i;
+            for (; j > 0 && keys[j - 1] > key; j--) keys[j] = keys[j - 1];
+            keys[j] = key;
+        }
+        return;
+    }
+    uint64_t *from = keys, *to = scratch, varying = 0;
+    for (size_t i = 1; i < n; i++) varying |= keys[i] ^ keys[0];
+    for (; shift < 48; shift += 8) {
+        size_t starts[256] = {0}, sum = 0;
+        if (!(varying >> shift & 255)) continue;
+        for (size_t i = 0; i < n; i++) starts[from[i] >> shift & 255]++;
+        for (int digit = 0; digit < 256; digit++) {
+            size_t count = starts[digit];
+            starts[digit] = sum;
+            sum += count;
+        }
+        for (size_t i = 0; i < n; i++) to[starts[from[i] >> shift & 255]++] = from[i];
+        uint64_t *other = from;
+        from = to;
+        to = other;
+    }
+    if (from != keys) memcpy(keys, from, n * sizeof *keys);
+}
+
+/* Drop what is too far by now; of rows that came in order, also those that lost a tie. */
+static void sift(Answer *a) {
+    size_t n = 0, ties = SIZE_MAX;
+    if (a->in_order && a->below >= a->k) {
+        a->counts[a->limit - 1] -= (uint32_t)(a->below - a->k);
+        a->below = a->k;
+        ties = a->counts[a->limit - 1];
+    }
+    for (size_t i = 0; i < a->used; i++) {
+        uint64_t distance = a->kept[i] >> 32;
+        if (distance + 1 < a->limit || (distance + 1 == a->limit && ties && ties--))
+            a->kept[n++] = a->kept[i];
+    }
+    a->used = n;
+}
+
+RARE int make_room(Answer *a) {
+    if (!a->counts) {
+        size_t capacity = a->capacity ? 2 * a->capacity : 64;
+        uint64_t *larger = realloc(a->kept, capacity * sizeof *larger);
+        if (!larger) {
+            a->failed = 1;
+            a->accept = 0;
+            return 0;
+        }
+        a->kept = larger;
+        a->capacity = capacity;
+        return 1;
+    }
+    sift(a);
+    if (a->used > a->capacity / 2 + a->k / 2) { /* many ties at the last distance */
+        sort_keys(a->kept, a->scratch, a->used, 0);
+        a->counts[a->limit - 1] -= (uint32_t)(a->used - a->k);
+        a->used = a->below = a->k;
+    }
+    return 1;
+}
+
+INLINE void keep(Answer *a, uint32_t distance, size_t row) {
+    if (a->probe && !first_found(a->probe, row)) return;
+    if (a->used == a->capacity && !make_room(a)) return;
+    a->kept[a->used++] = (uint64_t)distance << 32 | (a->ids ? a->ids[row] : (uint32_t)row);
+    if (!a->counts) return;
+    a->counts[distance]++;
+    a->below++;
+    while (a->below - a->counts[a->limit - 1] >= a->k) a->below -= a->counts[--a->limit];
+    if (a->below >= a->k) a->accept = a->limit - a->in_order;
 }
 
 /* ------------------------------------------------------------------ tables for many queries */
@@ -219,51 +290,4 @@ static void fill_table(Group *g) {
                 for (size_t i = 0; i < line; i++) to[i] = (uint8_t)(a[i] + b[i]);
         }
     }
-}
-
-/* ------------------------------------------------------------------ buckets of substrings */
-
-typedef struct {
-    int bits;                /* of the substring */
-    const uint8_t *mask;     /* where it lies in a code */
-    const uint32_t *offsets; /* of the buckets, by the substring's value: 2^bits + 1 of them */
-    const uint32_t *ids;     /* rows in the order of their buckets, by index within one */
-    const uint8_t *rows;     /* their codes in that order; NULL: look them up by id */
-} Buckets;
-
-typedef struct {
-    const Buckets *tables;
-    size_t table_count, table; /* table: the one that is probed now */
-    uint32_t step;             /* at this distance between substrings */
-    const uint8_t *query, *database;
-    size_t width;
-} Probe;
-
-INLINE unsigned ones_of(uint64_t x) {
-#if defined(HAVE_NEON)
-    return (unsigned)__builtin_popcountll(x);
-#else
-    x -= x >> 1 & 0x5555555555555555u;
-    x = (x & 0x3333333333333333u) + (x >> 2 & 0x3333333333333333u);
-    return (unsigned)(((x + (x >> 4)) & 0x0f0f0f0f0f0f0f0fu) * 0x0101010101010101u >> 56);
-#endif
-}
-
-static uint32_t masked_distance(const uint8_t *a, const uint8_t *b, const uint8_t *mask, size_t n) {
-    uint32_t sum = 0;
-    size_t i = 0;
-    for (; i + 8 <= n; i += 8) sum += ones_of((word_at(a + i) ^ word_at(b + i)) & word_at(mask + i));
-    if (i < n)
-        sum += ones_of((bytes_at(a + i, n - i) ^ bytes_at(b + i, n - i)) & bytes_at(mask + i, n - i));
-    return sum;
-}
-
-/* A row turns up in every table where it is near enough: it counts in the first one only. */
-static int first_found(const Probe *p, const uint8_t *row) {
-    for (size_t t = 0; t < p->table_count; t++) {
-        if (t == p->table) continue;
-        uint32_t d = masked_distance(p->query, row, p->tables[t].mask, p->width);
-        if (d < p->step || (d == p->step && t < p->table)) return 0;
-    }
-    return 1;
 }

@@ -182,25 +182,17 @@ TARGET static void NAME(matrix)(const uint8_t *query, const uint8_t *rows, size_
             distances[i] = (int32_t)LONG_DISTANCE(query, rows + i * width, width);
     }
 }
-#undef LONG_DISTANCE
 
-/* ------------------------------------------------------------------ by buckets */
-
-TARGET static void NAME(visit)(const Probe *p, size_t from, size_t to, Answer *answer) {
-    const Buckets *table = &p->tables[p->table];
-    if (p->table_count == 1) { /* the bucket says how far its rows are */
-        for (size_t i = from; i < to; i++)
-            if (p->step < answer->accept) keep(answer, p->step, table->ids[i]);
-        return;
-    }
+/* Rows of a bucket that are looked up by their ids. */
+TARGET static void NAME(look_up)(const Probe *p, size_t from, size_t to, Answer *answer) {
+    const uint32_t *ids = p->tables[p->table].ids;
     for (size_t i = from; i < to; i++) {
-        const uint8_t *row = table->rows ? table->rows + i * p->width
-                                         : p->database + (size_t)table->ids[i] * p->width;
-        uint32_t d = p->width == 8 ? NAME(distance)(p->query, row, 8)
-                                   : NAME(distance)(p->query, row, p->width);
-        if (d < answer->accept && first_found(p, row)) keep(answer, d, table->ids[i]);
+        if (i + 8 < to) PREFETCH(p->database + ids[i + 8] * p->width);
+        uint32_t d = LONG_DISTANCE(p->query, p->database + ids[i] * p->width, p->width);
+        if (d < answer->accept) keep(answer, d, i);
     }
 }
+#undef LONG_DISTANCE
 
 /* ------------------------------------------------------------------ by tables */
 
@@ -226,74 +218,80 @@ TARGET static void NAME(visit)(const Probe *p, size_t from, size_t to, Answer *a
         far = v ? AND(far, AND(sums[v], highs[v])) : AND(sums[v], highs[v]);                    \
     }
 
-#define START(LINE, group, sums, highs)                                                         \
-    UNROLL for (int v = 0; v < LINE / ISA_VECTOR; v++) {                                        \
-        sums[v] = LOAD((group)->first + v * ISA_VECTOR);                                        \
-        highs[v] = LOAD((group)->first + LINE + v * ISA_VECTOR);                                \
-    }
-
 /* The row seems near to a query: measure, and keep it where it is. */
-TARGET RARE void NAME(inspect)(Group *g, const uint8_t *sums, const uint8_t *row, size_t index) {
-    size_t queries = 2 * g->line;
-    for (size_t at = 0; at < queries; at += 8) {
-        uint64_t near = ~word_at(sums + at) & 0x8080808080808080u;
-        for (; near; near &= near - 1) {
-            size_t query = at + (size_t)__builtin_ctzll(near) / 8;
+TARGET INLINE void NAME(inspect)(Group *g, const uint8_t *sums, size_t line, const uint8_t *row,
+                                 size_t width, size_t index) {
+    const uint64_t top = 0x8080808080808080u;
+    for (size_t at = 0; at < 2 * line; at += 8) {
+        if (at % 32 == 0)
+            while (at < 2 * line && !(~(word_at(sums + at) & word_at(sums + at + 8) &
+                                        word_at(sums + at + 16) & word_at(sums + at + 24)) & top))
+                at += 32;
+        if (at == 2 * line) return;
+        for (uint64_t near = ~word_at(sums + at) & top; near; near &= near - 1) {
+            size_t query = at + (size_t)trailing_zeros(near) / 8;
             if (query >= g->count) break;
             Answer *answer = &g->answers[query];
-            uint32_t d = NAME(distance)(g->queries + query * g->width, row, g->width);
+            uint32_t d = NAME(distance)(g->queries + query * width, row, width);
             if (d < answer->accept) keep(answer, d, index);
         }
     }
 }
 
+/* Sums of rows that seem near are held until there are a few, because what to do about them
+   would hold up the additions. */
+#define HELD 64
+#define INSPECT_HELD(SIZE, LINE)                                                                \
+    for (size_t j = 0; j < held; j++)                                                           \
+        NAME(inspect)(g, near[j], LINE, rows + at_row[j] * SIZE, SIZE, first + at_row[j]);      \
+    held = 0;
+
 #define TABLES_FUNCTION(SIZE, LINE, ROWS)                                                       \
-    TARGET RARE void NAME(look_##SIZE)(Group *g, const uint8_t *row, size_t index) {            \
-        NAME(Vector) sums[LINE / ISA_VECTOR], highs[LINE / ISA_VECTOR], far;                    \
-        uint8_t bytes[2 * LINE];                                                                \
-        START(LINE, g, sums, highs)                                                             \
-        ADD_DISTANCES(SIZE, LINE, g->table, row, sums, highs)                                   \
-        FINISH(LINE, sums, highs, far)                                                          \
-        if (ALL_TOP_BITS(far)) return;                                                          \
-        UNROLL for (int v = 0; v < LINE / ISA_VECTOR; v++) {                                    \
-            STORE(bytes + v * ISA_VECTOR, sums[v]);                                             \
-            STORE(bytes + LINE + v * ISA_VECTOR, highs[v]);                                     \
-        }                                                                                       \
-        NAME(inspect)(g, bytes, row, index);                                                    \
-    }                                                                                           \
     TARGET static void NAME(tables_##SIZE)(Group *g, const uint8_t *rows, size_t n,             \
                                            size_t first) {                                      \
+        enum { VECTORS = LINE / ISA_VECTOR };                                                   \
+        NAME(Vector) first_sums[VECTORS], first_highs[VECTORS];                                 \
+        uint8_t near[HELD + ROWS][2 * LINE];                                                    \
+        size_t i = 0, held = 0, at_row[HELD + ROWS];                                            \
         const uint8_t *table = g->table;                                                        \
-        NAME(Vector) sums_from[LINE / ISA_VECTOR], highs_from[LINE / ISA_VECTOR];               \
-        uint16_t maybe[TABLE_ROWS + 1];                                                         \
-        size_t i = 0, found = 0;                                                                \
-        START(LINE, g, sums_from, highs_from)                                                   \
+        UNROLL for (int v = 0; v < VECTORS; v++) {                                              \
+            first_sums[v] = LOAD(g->first + v * ISA_VECTOR);                                    \
+            first_highs[v] = LOAD(g->first + LINE + v * ISA_VECTOR);                            \
+        }                                                                                       \
         for (; i + ROWS <= n; i += ROWS) {                                                      \
-            NAME(Vector) all, far[ROWS];                                                        \
+            NAME(Vector) sums[ROWS][VECTORS], highs[ROWS][VECTORS], far[ROWS], all;             \
             UNROLL for (int r = 0; r < ROWS; r++) {                                             \
-                NAME(Vector) sums[LINE / ISA_VECTOR], highs[LINE / ISA_VECTOR];                 \
-                UNROLL for (int v = 0; v < LINE / ISA_VECTOR; v++) {                            \
-                    sums[v] = sums_from[v];                                                     \
-                    highs[v] = highs_from[v];                                                   \
+                UNROLL for (int v = 0; v < VECTORS; v++) {                                      \
+                    sums[r][v] = first_sums[v];                                                 \
+                    highs[r][v] = first_highs[v];                                               \
                 }                                                                               \
-                ADD_DISTANCES(SIZE, LINE, table, rows + (i + r) * SIZE, sums, highs)            \
-                FINISH(LINE, sums, highs, far[r])                                               \
+                ADD_DISTANCES(SIZE, LINE, table, rows + (i + r) * SIZE, sums[r], highs[r])      \
+                FINISH(LINE, sums[r], highs[r], far[r])                                         \
                 all = r ? AND(all, far[r]) : far[r];                                            \
             }                                                                                   \
             if (ALL_TOP_BITS(all)) continue;                                                    \
             UNROLL for (int r = 0; r < ROWS; r++) {                                             \
-                maybe[found] = (uint16_t)(i + r);                                               \
-                found += !ALL_TOP_BITS(far[r]);                                                 \
+                UNROLL for (int v = 0; v < VECTORS; v++) {                                      \
+                    STORE(near[held] + v * ISA_VECTOR, sums[r][v]);                             \
+                    STORE(near[held] + LINE + v * ISA_VECTOR, highs[r][v]);                     \
+                }                                                                               \
+                at_row[held] = i + r;                                                           \
+                held += !ALL_TOP_BITS(far[r]);                                                  \
+            }                                                                                   \
+            if (held >= HELD) {                                                                 \
+                INSPECT_HELD(SIZE, LINE)                                                        \
             }                                                                                   \
         }                                                                                       \
-        for (size_t j = 0; j < found; j++)                                                      \
-            NAME(look_##SIZE)(g, rows + maybe[j] * SIZE, first + maybe[j]);                     \
-        for (; i < n; i++) NAME(look_##SIZE)(g, rows + i * SIZE, first + i);                    \
+        INSPECT_HELD(SIZE, LINE)                                                                \
+        for (memset(near[0], 0, 2 * LINE); i < n; i++) /* too few for a turn: measure them */   \
+            NAME(inspect)(g, near[0], LINE, rows + i * SIZE, SIZE, first + i);                  \
     }
 TABLES_FUNCTION(2, 64, 2)
 TABLES_FUNCTION(4, 64, 2)
 TABLES_FUNCTION(8, 32, 4)
 #undef TABLES_FUNCTION
+#undef INSPECT_HELD
+#undef HELD
 
 /* Longer codes: one slice of the tables after the other for all rows of a tile, because the
    first cache holds no more; the sums wait in memory. */
@@ -320,14 +318,13 @@ TARGET static void NAME(tables_sliced)(Group *g, const uint8_t *rows, size_t n, 
                 STORE(to + v * ISA_VECTOR, sums[v]);
                 STORE(to + LINE + v * ISA_VECTOR, highs[v]);
             }
-            if (last) NAME(inspect)(g, near, rows + i * g->width, first + i);
+            if (last) NAME(inspect)(g, near, LINE, rows + i * g->width, g->width, first + i);
         }
     }
 }
 
 #undef ADD_DISTANCES
 #undef FINISH
-#undef START
 #undef LOAD
 #undef STORE
 #undef ADD

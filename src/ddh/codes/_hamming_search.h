@@ -6,7 +6,7 @@
 typedef void (*RowsFunction)(const uint8_t *query, const uint8_t *rows, size_t n, size_t width,
                              size_t first, Answer *answer);
 typedef void (*TablesFunction)(Group *group, const uint8_t *rows, size_t n, size_t first);
-typedef void (*VisitFunction)(const Probe *probe, size_t from, size_t to, Answer *answer);
+typedef void (*LookUpFunction)(const Probe *probe, size_t from, size_t to, Answer *answer);
 typedef void (*MatrixFunction)(const uint8_t *query, const uint8_t *rows, size_t n, size_t width,
                                int32_t *distances);
 
@@ -14,13 +14,13 @@ typedef struct {
     const char *name;
     RowsFunction rows[6];
     TablesFunction tables[4]; /* 2, 4 and 8 bytes, and more of them in slices */
-    VisitFunction visit;
+    LookUpFunction look_up;
     MatrixFunction matrix;
 } Variant;
 
 #define VARIANT(isa, ...) \
     {#isa, {rows_2_##isa, rows_4_##isa, rows_8_##isa, rows_16_##isa, rows_32_##isa, \
-            rows_wide_##isa}, {__VA_ARGS__}, visit_##isa, matrix_##isa}
+            rows_wide_##isa}, {__VA_ARGS__}, look_up_##isa, matrix_##isa}
 #define TABLES(isa) tables_2_##isa, tables_4_##isa, tables_8_##isa, tables_sliced_##isa
 #define NO_TABLES NULL, NULL, NULL, NULL
 
@@ -102,14 +102,16 @@ static int runs_here(const Variant *variant) {
 
 /* ------------------------------------------------------------------ one call: many answers */
 
-#define SAMPLE_SHARE 64   /* one row of so many tells how near the k nearest will be */
-#define SAMPLE_LEAST 8    /* rows of the sample that must be nearer than a guess */
+#define GROUP 128         /* queries that are answered at once */
+#define SAMPLE_SHARE 128  /* one row of so many tells how near the k nearest will be */
+#define SAMPLE_LEAST 4    /* rows of the sample that must be nearer than a guess */
 #define SAMPLE_QUERIES 16 /* worth the reading of the sample */
 
 typedef struct {
     const Variant *variant;
     const uint8_t *queries, *rows;
     size_t count, n, width;
+    size_t room;                           /* queries that can be answered at once */
     uint8_t *padded_queries, *padded_rows; /* NULL where the codes need no padding */
     Answer *answers;
     uint64_t *scratch;
@@ -118,7 +120,7 @@ typedef struct {
 
 static void close_call(Call *c) {
     if (c->answers)
-        for (size_t i = 0; i < c->count; i++) free(c->answers[i].kept);
+        for (size_t i = 0; i < c->room; i++) free(c->answers[i].kept);
     free(c->answers);
     free(c->scratch);
     free(c->counts);
@@ -126,23 +128,25 @@ static void close_call(Call *c) {
     free(c->padded_rows);
 }
 
-/* k = 0: every row below `accept` is wanted. `n` rows at most can enter an answer. */
-static int open_answers(Call *c, size_t k, uint32_t accept, int in_order) {
+/* Room for the answers of `room` queries. k = 0: they hold every row below what is accepted, and
+   grow. 0: out of memory. */
+static int open_call(Call *c, size_t room, size_t k) {
     size_t capacity = 2 * k + 64 < c->n ? 2 * k + 64 : c->n, distances = 8 * c->width + 2;
-    c->answers = calloc(c->count, sizeof *c->answers);
-    if (!c->answers) return 0;
-    if (k) {
-        c->scratch = malloc(capacity * sizeof *c->scratch);
-        c->counts = calloc(c->count * distances, sizeof *c->counts);
-        if (!c->scratch || !c->counts) return 0;
+    size_t padded = padded_width(c->width);
+    c->room = room;
+    c->answers = calloc(room, sizeof *c->answers);
+    if (padded != c->width) {
+        c->padded_queries = malloc(room * padded);
+        c->padded_rows = malloc(TILE_BYTES);
+        if (!c->padded_queries || !c->padded_rows) return 0;
     }
-    for (size_t i = 0; i < c->count; i++) {
+    if (!c->answers || !k) return c->answers != NULL;
+    c->scratch = malloc(capacity * sizeof *c->scratch);
+    c->counts = malloc(room * distances * sizeof *c->counts);
+    if (!c->scratch || !c->counts) return 0;
+    for (size_t i = 0; i < room; i++) {
         Answer *a = &c->answers[i];
         a->k = k;
-        a->accept = k ? (uint32_t)(8 * c->width + 1) : accept;
-        a->limit = a->accept;
-        a->in_order = (uint32_t)in_order;
-        if (!k) continue;
         a->scratch = c->scratch;
         a->counts = c->counts + i * distances;
         a->capacity = capacity;
@@ -152,15 +156,26 @@ static int open_answers(Call *c, size_t k, uint32_t accept, int in_order) {
     return 1;
 }
 
-static int pad_queries(Call *c) {
-    size_t padded = padded_width(c->width);
-    if (padded == c->width) return 1;
-    c->padded_queries = malloc(c->count * padded);
-    c->padded_rows = malloc(TILE_BYTES);
-    if (!c->padded_queries || !c->padded_rows) return 0;
-    pad(c->padded_queries, padded, c->queries, c->width, c->count);
-    return 1;
+static void clear_answer(Answer *a, uint32_t accept) {
+    a->used = a->below = 0;
+    a->limit = a->accept = accept;
+    if (a->counts) memset(a->counts, 0, (accept + 1) * sizeof *a->counts);
 }
+
+/* Take up `count` queries; `accept` is above every distance where the k nearest are wanted. */
+static void take_queries(Call *c, const uint8_t *queries, size_t count, uint32_t accept,
+                         uint32_t in_order) {
+    c->queries = queries;
+    c->count = count;
+    if (c->padded_queries)
+        pad(c->padded_queries, padded_width(c->width), queries, c->width, count);
+    for (size_t i = 0; i < count; i++) {
+        clear_answer(&c->answers[i], accept);
+        c->answers[i].in_order = in_order;
+    }
+}
+
+static uint32_t above_all(const Call *c) { return (uint32_t)(8 * c->width + 1); }
 
 static const uint8_t *call_queries(const Call *c) {
     return c->padded_queries ? c->padded_queries : c->queries;
@@ -248,7 +263,7 @@ static void cut_to_k(Call *c) {
         Answer *a = &c->answers[i];
         if (!a->counts) continue;
         sift(a);
-        sort_keys(a->kept, a->scratch, a->used);
+        sort_keys(a->kept, a->scratch, a->used, a->in_order ? 32 : 0);
         if (a->used > a->k) a->used = a->k;
     }
 }
@@ -270,19 +285,23 @@ static int scan_all(Call *c, int tables) {
     return 1;
 }
 
+static int scan(Call *c, int tables);
+
 /* A few rows tell below which distance the k nearest lie, so that most others are turned away
    from the start. */
 static int guess_limits(Call *c, int tables) {
-    size_t wanted = 2 * c->answers[0].k / SAMPLE_SHARE;
-    Call s = {.variant = c->variant, .queries = c->queries, .count = c->count, .width = c->width};
-    s.n = c->n / SAMPLE_SHARE;
-    if (wanted < SAMPLE_LEAST) wanted = SAMPLE_LEAST;
+    size_t wanted = 2 * c->answers[0].k / SAMPLE_SHARE + SAMPLE_LEAST;
+    Call s = {.variant = c->variant, .n = c->n / SAMPLE_SHARE, .width = c->width};
     if (c->count < SAMPLE_QUERIES || s.n < 8 * wanted) return 1;
     uint8_t *rows = malloc(s.n * s.width);
     for (size_t i = 0; rows && i < s.n; i++)
         memcpy(rows + i * s.width, c->rows + i * SAMPLE_SHARE * s.width, s.width);
     s.rows = rows;
-    int done = rows && pad_queries(&s) && open_answers(&s, wanted, 0, 1) && scan_all(&s, tables);
+    int done = rows && open_call(&s, c->count, wanted);
+    if (done) {
+        take_queries(&s, c->queries, c->count, above_all(c), 1);
+        done = scan(&s, tables);
+    }
     for (size_t i = 0; done && i < c->count; i++)
         c->answers[i].limit = c->answers[i].accept = s.answers[i].limit;
     close_call(&s);
@@ -290,22 +309,30 @@ static int guess_limits(Call *c, int tables) {
     return done;
 }
 
-/* The guess was too low: all over again without one. */
-static void scan_again(Call *c, size_t query) {
-    Answer *a = &c->answers[query];
-    a->used = a->below = 0;
-    a->limit = a->accept = (uint32_t)(8 * c->width + 1);
-    memset(a->counts, 0, (a->limit + 1) * sizeof *a->counts);
-    scan_rows(c, query, query + 1);
-}
-
 /* 0: out of memory. */
 static int scan(Call *c, int tables) {
     int guess = c->count && c->answers[0].counts;
-    int done = pad_queries(c) && (!guess || guess_limits(c, tables)) && scan_all(c, tables);
-    for (size_t i = 0; done && guess && i < c->count; i++)
-        if (c->answers[i].below < c->answers[i].k) scan_again(c, i);
-    return done && !any_failed(c);
+    if ((guess && !guess_limits(c, tables)) || !scan_all(c, tables)) return 0;
+    for (size_t i = 0; guess && i < c->count; i++) {
+        if (c->answers[i].below >= c->answers[i].k) continue;
+        clear_answer(&c->answers[i], above_all(c)); /* the guess was too low */
+        scan_rows(c, i, i + 1);
+    }
+    return !any_failed(c);
+}
+
+/* The k nearest rows of all queries, a group of them after the other. 0: out of memory. */
+static int scan_for_nearest(Call *c, int tables, const uint8_t *queries, size_t count, size_t k,
+                            int32_t *distances, int64_t *indices) {
+    size_t room = count < GROUP ? count : GROUP;
+    if (!open_call(c, room, k)) return 0;
+    for (size_t from = 0; from < count; from += room) {
+        size_t n = count - from < room ? count - from : room;
+        take_queries(c, queries + from * c->width, n, above_all(c), 1);
+        if (!scan(c, tables)) return 0;
+        write_nearest(c, k, distances + from * k, indices + from * k);
+    }
+    return 1;
 }
 
 static void scan_lists(Call *c, const uint32_t *probes, size_t probe_count, const int64_t *offsets,
@@ -329,9 +356,10 @@ static void scan_lists(Call *c, const uint32_t *probes, size_t probe_count, cons
 #define BATCH 32
 
 /* Rows by their keys, equal keys by index: a counting sort. offsets has one entry more than there
-   are buckets. 0: a key is too large. */
+   are buckets; `sorted` is filled with the rows, padded, unless it is NULL. 0: a key is too large. */
 static int sort_into_buckets(const uint32_t *keys, size_t n, size_t buckets, uint32_t *offsets,
                              uint32_t *ids, const uint8_t *rows, uint8_t *sorted, size_t width) {
+    size_t padded = padded_width(width);
     memset(offsets, 0, (buckets + 1) * sizeof *offsets);
     for (size_t i = 0; i < n; i++) {
         if (keys[i] >= buckets) return 0;
@@ -345,38 +373,59 @@ static int sort_into_buckets(const uint32_t *keys, size_t n, size_t buckets, uin
     for (size_t i = n; i-- > 0;) { /* from behind: what is left are the starts */
         uint32_t at = --offsets[keys[i]];
         ids[at] = (uint32_t)i;
-        if (sorted) memcpy(sorted + at * width, rows + i * width, width);
+        if (sorted) pad(sorted + at * padded, padded, rows + i * width, width, 1);
     }
     return 1;
 }
 
-/* All buckets whose substring differs from the query's in exactly `step` bits. The batches let
-   the memory fetch the first rows of later buckets while earlier ones are looked through. */
+static void visit_bucket(const Variant *variant, const Probe *p, size_t from, size_t to,
+                         Answer *answer) {
+    const Buckets *table = &p->tables[p->table];
+    answer->ids = table->ids;
+    if (p->table_count == 1) { /* the bucket tells how far its rows are */
+        answer->probe = NULL;
+        for (size_t i = from; i < to && p->step < answer->accept; i++) keep(answer, p->step, i);
+        return;
+    }
+    answer->probe = p;
+    if (table->rows)
+        variant->rows[width_class(p->width)](p->query, table->rows + from * p->width, to - from,
+                                             p->width, from, answer);
+    else
+        variant->look_up(p, from, to, answer);
+}
+
+/* The next number of as many ones; `end` or more where there is none. */
+static uint64_t next_mask(uint64_t mask, uint64_t end) {
+    if (!mask) return end;
+    uint64_t ripple = mask + (mask & (0 - mask));
+    return ripple | (mask ^ ripple) >> (2 + trailing_zeros(mask));
+}
+
+/* Start to read a bucket; from its fifth line on the processor sees where it is going. */
+static void fetch(const uint8_t *rows, size_t bytes) {
+    for (size_t at = 0; at < bytes && at < 256; at += 64) PREFETCH(rows + at);
+}
+
+/* All buckets whose substring differs from the query's in exactly `step` bits: how many rows they
+   hold. The batches let the memory fetch the first rows of later buckets while earlier ones are
+   looked through. */
 static size_t probe_step(const Variant *variant, const Probe *p, uint32_t key, Answer *answer) {
     const Buckets *table = &p->tables[p->table];
     uint64_t end = (uint64_t)1 << table->bits, mask = ((uint64_t)1 << p->step) - 1;
     size_t from[BATCH], to[BATCH], rows = 0;
-    do {
-        uint32_t n = 0;
-        do {
+    while (mask < end) {
+        int n = 0;
+        for (; mask < end && n < BATCH; mask = next_mask(mask, end), n++) {
             const uint32_t *offset = table->offsets + (key ^ (uint32_t)mask);
-            if (offset[0] < offset[1]) {
-                from[n] = offset[0];
-                to[n] = offset[1];
-                rows += to[n] - from[n];
-                PREFETCH(table->ids + from[n]);
-                if (table->rows) PREFETCH(table->rows + from[n] * p->width);
-                n++;
-            }
-            if (!mask) {
-                mask = end;
-                break;
-            }
-            uint64_t low = mask & (0 - mask), ripple = mask + low; /* next of as many ones */
-            mask = ripple | ((mask ^ ripple) >> 2) / low;
-        } while (mask < end && n < BATCH);
-        for (uint32_t i = 0; i < n; i++) variant->visit(p, from[i], to[i], answer);
-    } while (mask < end);
+            from[n] = offset[0];
+            to[n] = offset[1];
+            rows += to[n] - from[n];
+            if (table->rows) fetch(table->rows + from[n] * p->width, (to[n] - from[n]) * p->width);
+        }
+        for (int i = 0; i < n; i++)
+            if (from[i] < to[i]) visit_bucket(variant, p, from[i], to[i], answer);
+    }
     return rows;
 }
 
@@ -386,12 +435,19 @@ static double choose(int n, uint32_t r) {
     return ways;
 }
 
-/* One query against the buckets; 0 when the scan is the cheaper way (costs are in units of one
-   row's share of a scan). `radius` counts when the answer has no k. */
+/* How to search in buckets. */
+typedef struct {
+    uint32_t radius;              /* of the rows that are wanted, where there is no k */
+    size_t partition;             /* tables that make up a whole code; there may be several such sets */
+    uint32_t most_steps;          /* between substrings; larger ones are left out */
+    double row_cost, bucket_cost; /* in units of one row's share of a scan */
+} Plan;
+
+/* One query against the buckets; 0 when the scan is the cheaper way. */
 static int search_buckets(const Variant *variant, Probe *p, const uint32_t *keys, size_t n,
-                          uint32_t radius, Answer *answer, double row_cost, double bucket_cost) {
+                          const Plan *plan, Answer *answer) {
     double spent = 0;
-    for (uint32_t step = 0;; step++) {
+    for (uint32_t step = 0; step <= plan->most_steps; step++) {
         int any = 0;
         for (size_t t = 0; t < p->table_count; t++) {
             int bits = p->tables[t].bits;
@@ -400,15 +456,17 @@ static int search_buckets(const Variant *variant, Probe *p, const uint32_t *keys
             p->table = t;
             p->step = step;
             double buckets = choose(bits, step), share = buckets / (double)((uint64_t)1 << bits);
-            if (spent + bucket_cost * buckets + row_cost * share * (double)n > (double)n) return 0;
-            spent += bucket_cost * buckets;
-            spent += row_cost * (double)probe_step(variant, p, keys[t], answer);
-            size_t reached = p->table_count * step + t; /* all rows this near have been found */
+            spent += plan->bucket_cost * buckets;
+            if (spent + plan->row_cost * share * (double)n > (double)n) return 0;
+            spent += plan->row_cost * (double)probe_step(variant, p, keys[t], answer);
+            /* All rows this near have been found, see _hamming.c. */
+            size_t reached = plan->partition * step + (t < plan->partition ? t : plan->partition - 1);
             if (answer->counts ? answer->below >= answer->k && answer->limit <= reached + 1
-                               : radius <= reached)
+                               : plan->radius <= reached)
                 return 1;
             if (spent > (double)n) return 0;
         }
-        if (!any) return 1;
+        if (!any) break;
     }
+    return !answer->counts || answer->below >= answer->k;
 }

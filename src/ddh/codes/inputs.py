@@ -6,7 +6,7 @@ import os
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ddh.codes.packing import MAX_BITS
+from ddh.codes.packing import MAX_BITS, code_bytes
 from ddh.errors import InputError
 
 Codes = NDArray[np.uint8]
@@ -22,6 +22,16 @@ def packed_rows(codes: ArrayLike, what: str) -> Codes:
     if not 1 <= array.shape[1] <= MAX_BITS // 8:
         raise InputError(f"{what} have 1 to {MAX_BITS // 8} bytes a row, not {array.shape[1]}")
     return np.ascontiguousarray(array)
+
+
+def packed_codes(codes: ArrayLike, bits: int, what: str) -> Codes:
+    """Packed rows, checked to be codes of `bits` bits."""
+    rows = packed_rows(codes, what)
+    if rows.shape[1] != code_bytes(bits):
+        raise InputError(
+            f"codes of {bits} bits have {code_bytes(bits)} bytes, {what} have {rows.shape[1]}"
+        )
+    return rows
 
 
 def rows_and_queries(queries: ArrayLike, database: ArrayLike) -> tuple[Codes, Codes]:

@@ -16,6 +16,7 @@ VARIANTS: list[str] = _hamming.variants()
 _TABLE_QUERIES = 32  # from so many queries on, tables of them are faster than XOR and popcount
 _TABLE_BYTES = 32  # the longest code that has tables
 _SHARD_ROWS = 1 << 17  # fewer rows are not worth a thread of their own
+_PIECE_PAIRS = 1 << 30  # of queries and rows in one piece of work: some tenths of a second
 _MOST_ROWS = 1 << 31  # of one call: indices have 32 bits there
 
 
@@ -29,13 +30,20 @@ def _by_tables(queries: Codes) -> bool:
 
 
 def _work(queries: Codes, database: Codes, threads: int) -> tuple[list[slice], list[slice]]:
-    """Groups of queries and shards of rows: whole groups for each thread where there are enough."""
+    """Pieces of the queries and shards of the rows.
+
+    A piece is whole groups, enough for every thread to have one, and not so many that Ctrl-C
+    would have to wait. With fewer queries than that, each thread takes a share of the rows.
+    """
     group = _group(queries.shape[1])
     shards = max(1, -(-len(database) // _MOST_ROWS))
     if len(queries) <= group * (threads - 1):
         shards = max(shards, min(threads, len(database) // _SHARD_ROWS))
-        group = max(1, -(-len(queries) // max(1, threads // shards)))
-    return spans(len(queries), group), even_spans(len(database), shards)
+        return even_spans(len(queries), max(1, threads // shards)), even_spans(
+            len(database), shards
+        )
+    groups = min(-(-len(queries) // (group * threads)), _PIECE_PAIRS // (group * len(database)))
+    return spans(len(queries), group * max(1, groups)), even_spans(len(database), shards)
 
 
 def found(counts: bytes, distances: bytes, indices: bytes) -> Found:
@@ -64,34 +72,35 @@ class NativeKernel:
     ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """The k nearest rows of each query, k at most the number of rows."""
         groups, shards = _work(queries, database, threads)
-        widths = [min(k, shard.stop - shard.start) for shard in shards]
-        distances = np.empty((len(queries), sum(widths)), dtype=np.int32)
-        indices = np.empty((len(queries), sum(widths)), dtype=np.int64)
-        columns = np.cumsum([0, *widths])
+        shapes = [(len(queries), min(k, shard.stop - shard.start)) for shard in shards]
+        distances = [np.empty(shape, dtype=np.int32) for shape in shapes]
+        indices = [np.empty(shape, dtype=np.int64) for shape in shapes]
 
         def nearest(piece: tuple[slice, int]) -> None:
-            group, shard = queries[piece[0]], shards[piece[1]]
-            shape = (len(group), widths[piece[1]])
-            here = np.empty(shape, dtype=np.int32), np.empty(shape, dtype=np.int64)
+            group, shard = piece
             _hamming.top_k(
                 self.variant,
-                _by_tables(group),
-                group,
-                database[shard],
-                group.shape[1],
-                shape[1],
-                *here,
+                _by_tables(queries[group]),
+                queries[group],
+                database[shards[shard]],
+                queries.shape[1],
+                shapes[shard][1],
+                distances[shard][group],
+                indices[shard][group],
             )
-            column = slice(columns[piece[1]], columns[piece[1] + 1])
-            distances[piece[0], column] = here[0]
-            indices[piece[0], column] = here[1] + shard.start
+            if shards[shard].start:
+                indices[shard][group] += shards[shard].start
 
         in_threads(nearest, product(groups, range(len(shards))), threads)
         if len(shards) == 1:
-            return distances, indices
+            return distances[0], indices[0]
         # Shards lie in the order of the rows, so a stable sort keeps the smaller index first.
-        order = np.argsort(distances, axis=1, kind="stable")[:, :k]
-        return np.take_along_axis(distances, order, 1), np.take_along_axis(indices, order, 1)
+        merged = np.concatenate(distances, axis=1)
+        order = np.argsort(merged, axis=1, kind="stable")[:, :k]
+        return (
+            np.take_along_axis(merged, order, 1),
+            np.take_along_axis(np.concatenate(indices, axis=1), order, 1),
+        )
 
     def search_radius(self, queries: Codes, database: Codes, radius: int, threads: int) -> Found:
         """Limits, distances and indices of the rows within `radius` of each query."""

@@ -9,13 +9,16 @@ import os
 from collections.abc import Callable
 from functools import lru_cache
 from importlib import import_module
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ddh.codes.inputs import Codes
 from ddh.errors import InputError
+
+if TYPE_CHECKING:
+    from ddh.codes.kernel_native import NativeKernel
 
 VARIABLE = "DDH_KERNEL"
 INSTRUCTION_SETS = ("avx512", "avx2", "neon", "plain")
@@ -81,6 +84,12 @@ def _installed(name: str) -> bool:
 def chosen() -> tuple[str, Kernel]:
     """The name and the functions of the implementation that runs now."""
     return _choose(os.environ.get(VARIABLE, "").strip().lower())
+
+
+def native() -> "NativeKernel | None":
+    """The native implementation where that is what runs: it also searches in buckets and lists."""
+    name, functions = chosen()
+    return cast("NativeKernel", functions) if name.startswith("native ") else None
 
 
 def kernel() -> str:

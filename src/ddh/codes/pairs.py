@@ -1,33 +1,66 @@
 """All pairs of rows within a radius of each other, for near-duplicates."""
 
+from collections.abc import Callable, Iterator
+
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from ddh.codes.inputs import packed_rows, search_radius_bits, thread_count
+from ddh.codes import scan
+from ddh.codes.bucket_costs import radius_cost, scan_cost, tables_for_radius
+from ddh.codes.inputs import Codes, packed_rows, search_radius_bits, thread_count
+from ddh.codes.kernels import native
+from ddh.codes.multi_index import MultiIndex
 from ddh.codes.parallel import spans
-from ddh.codes.results import Pairs
-from ddh.codes.scan import search_radius
+from ddh.codes.results import Pairs, RadiusNeighbours
 
-_QUERIES_AT_ONCE = 1024
+_QUERIES_AT_ONCE = 4096
+
+Columns = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]
 
 
 def pairs_within(database: ArrayLike, radius: int, threads: int | None = None) -> Pairs:
     """All pairs i < j of rows at a distance of `radius` or less, ordered by i, then by j.
 
-    Memory beyond the database is proportional to the answer.
+    Found through a `MultiIndex` where that is less work than comparing all rows with all rows.
+    Memory beyond the database: 24 bytes for each pair, some more for the rows that are looked up
+    at a time, and the index.
     """
     database = packed_rows(database, "the database's rows")
     radius, threads = search_radius_bits(radius), thread_count(threads)
-    columns = []
-    for part in spans(len(database), _QUERIES_AT_ONCE):
-        found = search_radius(database[part], database[part.start :], radius, threads)
-        first = np.repeat(np.arange(part.start, part.stop), np.diff(found.limits))
-        second = found.indices + part.start
-        keep = first < second
-        first, second, distances = first[keep], second[keep], found.distances[keep]
-        order = np.lexsort((second, first))
-        columns.append((first[order], second[order], distances[order]))
+    columns = list(_pairs(database, radius, threads))
     if not columns:
         none = np.empty(0, dtype=np.int64)
         return Pairs(none, none, none.astype(np.int32))
     return Pairs(*(np.concatenate(column) for column in zip(*columns, strict=True)))
+
+
+def _pairs(database: Codes, radius: int, threads: int) -> Iterator[Columns]:
+    n, width = database.shape
+    bits = 8 * width
+    tables = tables_for_radius(n, bits, radius)
+    # A scan looks at the later rows only, hence the half.
+    indexed = native() and radius_cost(n, bits, tables, radius) < n / 2 * scan_cost(width, n)
+    search = MultiIndex(database, bits, tables).search_radius if indexed else None
+    for part in spans(n, _QUERIES_AT_ONCE):
+        yield _pairs_from(database, part, radius, threads, search)
+
+
+def _pairs_from(
+    database: Codes,
+    part: slice,
+    radius: int,
+    threads: int,
+    search: Callable[[Codes, int, int], RadiusNeighbours] | None,
+) -> Columns:
+    """Pairs whose first row lies in `part`."""
+    if search:
+        found, offset = search(database[part], radius, threads), 0
+    else:
+        later = database[part.start :]
+        found, offset = scan.search_radius(database[part], later, radius, threads), part.start
+    first = np.repeat(np.arange(part.start, part.stop), np.diff(found.limits))
+    second = found.indices + offset
+    keep = first < second
+    first, second, distances = first[keep], second[keep], found.distances[keep]
+    order = np.lexsort((second, first))
+    return first[order], second[order], distances[order]

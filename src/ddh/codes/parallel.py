@@ -8,9 +8,9 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def spans(total: int, size: int) -> list[slice]:
-    """0..total cut into slices of `size`, the last one shorter."""
-    return [slice(start, min(start + size, total)) for start in range(0, total, size)]
+def spans(stop: int, size: int, start: int = 0) -> list[slice]:
+    """start..stop cut into slices of `size`, the last one shorter."""
+    return [slice(first, min(first + size, stop)) for first in range(start, stop, size)]
 
 
 def even_spans(total: int, parts: int) -> list[slice]:

@@ -19,11 +19,7 @@ def hamming(a: ArrayLike, b: ArrayLike) -> NDArray[np.int32]:
 def search(
     queries: ArrayLike, database: ArrayLike, k: int, threads: int | None = None
 ) -> Neighbours:
-    """The k nearest rows of each query: (distances int32 (q, k'), indices int64 (q, k')).
-
-    k' is k, or the number of rows where that is smaller. Equal distances are ordered by the
-    smaller index, whatever the kernel and the number of threads.
-    """
+    """The k nearest rows of each query, see `ddh.codes.search`."""
     queries, database = rows_and_queries(queries, database)
     k, threads = min(neighbour_count(k), len(database)), thread_count(threads)
     if not len(queries) or not len(database):

@@ -1,0 +1,214 @@
+"""Exact search in sub-linear time: multi-index hashing (Norouzi, Punjani and Fleet, CVPR 2012).
+
+A code is cut into m substrings, and the rows are sorted by each of them. By the pigeonhole
+principle a row at distance m * r + t or less (0 <= t < m) differs from the query in at most r
+bits in one of the substrings 0..t, or in at most r - 1 bits in one of the others, so that a few
+buckets hold all rows within a small distance. Where those would be too many (long codes without
+near neighbours, a large k or radius, substrings that most rows share), the query is answered by
+the scan instead; the answer is the same.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ddh.codes import scan
+from ddh.codes.bucket_costs import (
+    BUCKET,
+    COPIED_BYTES,
+    LONGEST_SUBSTRING,
+    radius_cost,
+    row_cost,
+    scan_cost,
+    tables_for_neighbours,
+)
+from ddh.codes.inputs import (
+    Codes,
+    neighbour_count,
+    packed_codes,
+    rows_and_queries,
+    search_radius_bits,
+    thread_count,
+)
+from ddh.codes.kernels import native
+from ddh.codes.parallel import in_threads, spans
+from ddh.codes.results import Neighbours, RadiusNeighbours
+from ddh.errors import InputError
+
+_MOST_ROWS = 1 << 31
+_QUERIES_AT_ONCE = 256
+_FIRST_QUERIES = 32  # that show whether the tables are of use for the others
+
+Found = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Rows by the value of bits start..stop of their codes."""
+
+    start: int
+    stop: int
+    offsets: NDArray[np.uint32]  # of the buckets, one more than there are
+    ids: NDArray[np.uint32]  # rows in the order of their buckets
+    rows: Codes  # their codes in that order, padded; empty: looked up by id
+
+    def mask(self, width: int) -> Codes:
+        """Where the substring lies in a code."""
+        bits = np.zeros(8 * (_padded(width) if self.rows.size else width), dtype=np.uint8)
+        bits[self.start : self.stop] = 1
+        return np.packbits(bits)
+
+
+def _padded(width: int) -> int:
+    """Bytes of a copied code: those that the native loops are made for."""
+    return next(padded for padded in (2, 4, 8) if width <= padded)
+
+
+def _substring(codes: Codes, start: int, stop: int) -> NDArray[np.uint32]:
+    """Bits start..stop of each code as a number."""
+    first, last = start // 8, (stop - 1) // 8  # at most 24 bits, hence four bytes
+    value = codes[:, first].astype(np.uint32)
+    for byte in range(first + 1, last + 1):
+        value <<= np.uint32(8)
+        value |= codes[:, byte]
+    value >>= np.uint32(8 * (last + 1) - stop)
+    value &= np.uint32((1 << (stop - start)) - 1)
+    return value
+
+
+def _sorted_table(database: Codes, start: int, stop: int) -> _Table:
+    from ddh.codes import _hamming
+
+    n, width = database.shape
+    offsets = np.empty((1 << (stop - start)) + 1, dtype=np.uint32)
+    ids = np.empty(n, dtype=np.uint32)
+    rows = np.empty((n, _padded(width)) if width <= COPIED_BYTES else 0, dtype=np.uint8)
+    keys = _substring(database, start, stop)
+    _hamming.sort_into_buckets(keys, offsets, ids, database, rows, width)
+    return _Table(start, stop, offsets, ids, rows)
+
+
+class MultiIndex:
+    """Rows of packed codes, sorted by each of their substrings, for exact search.
+
+    `bits` is the length of the codes, `tables` the number of substrings (by default what suits
+    the number of rows). The database is kept, not copied. Memory beyond it: 4 bytes for each row
+    and table, 12 for codes of up to 8 bytes, and 4 for each bucket; 60 MB at a million rows of 64
+    bits. Without the native kernel nothing is sorted and every search is a scan.
+    """
+
+    def __init__(self, database: ArrayLike, bits: int, tables: int | None = None) -> None:
+        self.database = packed_codes(database, bits, "the database's rows")
+        self.bits = bits
+        fewest = -(-bits // LONGEST_SUBSTRING)
+        if tables is None:
+            tables = tables_for_neighbours(len(self.database), bits)
+        if not fewest <= tables <= bits:
+            raise InputError(
+                f"codes of {bits} bits are cut into {fewest} to {bits} substrings, not {tables}"
+            )
+        if len(self.database) > _MOST_ROWS:
+            raise InputError(f"a multi-index holds {_MOST_ROWS} rows at most")
+        cuts = [table * bits // tables for table in range(tables + 1)]
+        self._tables: list[_Table] = []
+        if native() and len(self.database):
+            self._tables = [
+                _sorted_table(self.database, start, stop) for start, stop in pairwise(cuts)
+            ]
+
+    def __len__(self) -> int:
+        return len(self.database)
+
+    def __repr__(self) -> str:
+        return f"MultiIndex({len(self)} rows of {self.bits} bits, {len(self._tables)} tables)"
+
+    def search(self, queries: ArrayLike, k: int, threads: int | None = None) -> Neighbours:
+        """The k nearest rows of each query, as `ddh.codes.search` gives them."""
+        queries, _ = rows_and_queries(queries, self.database)
+        k = min(neighbour_count(k), len(self))
+        if not k or not len(queries):
+            return scan.search(queries, self.database, max(k, 1), threads)
+        done, (limits, distances, indices) = self._probe(queries, k, 0, thread_count(threads))
+        rows = (limits[:-1, None] + np.arange(k))[done]
+        answer = Neighbours(
+            np.empty((len(queries), k), dtype=np.int32), np.empty((len(queries), k), dtype=np.int64)
+        )
+        answer.distances[done], answer.indices[done] = distances[rows], indices[rows]
+        if not done.all():
+            rest = scan.search(queries[~done], self.database, k, threads)
+            answer.distances[~done], answer.indices[~done] = rest
+        return answer
+
+    def search_radius(
+        self, queries: ArrayLike, radius: int, threads: int | None = None
+    ) -> RadiusNeighbours:
+        """All rows within `radius` of each query, as `ddh.codes.search_radius` gives them."""
+        queries, _ = rows_and_queries(queries, self.database)
+        radius = min(search_radius_bits(radius), 8 * queries.shape[1])
+        scanned = len(self) * scan_cost(queries.shape[1], len(queries))
+        if radius_cost(len(self), self.bits, max(1, len(self._tables)), radius) > scanned:
+            return scan.search_radius(queries, self.database, radius, threads)
+        done, (limits, distances, indices) = self._probe(queries, 0, radius, thread_count(threads))
+        if done.all():
+            return RadiusNeighbours(limits, distances, indices)
+        rest = scan.search_radius(queries[~done], self.database, radius, threads)
+        counts = np.diff(limits)
+        kept = np.repeat(done, counts)
+        counts[~done] = np.diff(rest.limits)
+        here = np.repeat(done, counts)
+        merged = np.empty(len(here), dtype=np.int32), np.empty(len(here), dtype=np.int64)
+        merged[0][here], merged[0][~here] = distances[kept], rest.distances
+        merged[1][here], merged[1][~here] = indices[kept], rest.indices
+        return RadiusNeighbours(np.concatenate([[0], counts.cumsum()]), *merged)
+
+    def _probe(
+        self, queries: Codes, k: int, radius: int, threads: int
+    ) -> tuple[NDArray[np.bool_], Found]:
+        """Which queries the tables answered, and their answers one after the other (k = 0: all
+        rows within the radius). When they fail for most of the first, the others are not tried."""
+        done = np.zeros(len(queries), dtype=np.bool_)
+        counts = np.zeros(len(queries), dtype=np.int64)
+        parts: list[tuple[NDArray[np.int32], NDArray[np.int64]]] = []
+
+        def probe(part: slice) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+            counts[part], distances, indices = self._answers(queries[part], k, radius, done[part])
+            return distances, indices
+
+        if self._tables and native():
+            parts.append(probe(slice(0, _FIRST_QUERIES)))
+            if 2 * done.sum() >= min(_FIRST_QUERIES, len(queries)):
+                others = spans(len(queries), _QUERIES_AT_ONCE, _FIRST_QUERIES)
+                parts += in_threads(probe, others, threads)
+        none = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64)
+        return done, (
+            np.concatenate([[0], counts.cumsum()]),
+            np.concatenate([none[0], *(distances for distances, _ in parts)]),
+            np.concatenate([none[1], *(indices for _, indices in parts)]),
+        )
+
+    def _answers(self, queries: Codes, k: int, radius: int, done: NDArray[np.bool_]) -> Found:
+        from ddh.codes import _hamming
+        from ddh.codes.kernel_native import found
+
+        kernel = native()
+        assert kernel is not None
+        width = queries.shape[1]
+        keys = [_substring(queries, table.start, table.stop) for table in self._tables]
+        scanned = scan_cost(width, len(queries))
+        return found(
+            *_hamming.index_search(
+                kernel.variant,
+                queries,
+                self.database,
+                width,
+                np.stack(keys, axis=1),
+                [(t.stop - t.start, t.mask(width), t.offsets, t.ids, t.rows) for t in self._tables],
+                k,
+                radius,
+                row_cost(width) / scanned,
+                BUCKET / scanned,
+                done,
+            )
+        )
