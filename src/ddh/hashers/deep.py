@@ -54,7 +54,8 @@ class DeepHasher(ImageHasher):
     before the hash layer (None: the method's own choice). On images (a folder, a list of files,
     an array) the layers stand on a `backbone` (`weights` and `size` are passed to it), and
     `depth` says what learns: "head" these layers alone, on features taken once; "last stage" and
-    "network" the backbone too, end to end, at a tenth of the learning rate.
+    "network" the backbone too, end to end, at `network_rate` times the learning rate (a tenth suits
+    trained weights, one suits random ones).
 
     `epochs=None` means as many as give `least_steps` steps, and ten at least. Features are
     centred and scaled, trained on in float32 and held in memory (4 n d bytes, on the GPU when
@@ -73,12 +74,15 @@ class DeepHasher(ImageHasher):
     weights: str | None = "auto"
     size: int | None = None
     depth: Depth = "head"
+    network_rate: float = 0.1
     device: str = "auto"
     random_state: int | None = 0
 
     # Whether each dimension is scaled to variance one, or all of them by one number.
     scale_each: ClassVar[bool] = False
     least_steps: ClassVar[int] = 1000
+    # The deviation of the outputs before training: near the values that the objective draws to.
+    start_deviation: ClassVar[float] = 1.0
 
     # -- what a method gives --------------------------------------------------------------
 
@@ -95,13 +99,13 @@ class DeepHasher(ImageHasher):
         return HashLayers(self._sizes(dimensions))
 
     def _initialise(self, layers: HashLayers, features: Tensor) -> None:
-        """Start the layers: by default each output has mean 0 and variance 1 on the features."""
-        outputs = layers(features)
+        """Start the layers: outputs have mean 0 and deviation `start_deviation` on the features."""
+        outputs = layers.apply_to_all(features)
         layer = layers.linear[-1]
         deviation = outputs.std(dim=0, correction=0)
-        deviation = torch.where(deviation > 1e-6, deviation, 1.0)
-        layer.weight.div_(deviation[:, None])
-        layer.bias.sub_(outputs.mean(dim=0)).div_(deviation)
+        factor = self.start_deviation / torch.where(deviation > 1e-6, deviation, 1.0)
+        layer.weight.mul_(factor[:, None])
+        layer.bias.sub_(outputs.mean(dim=0)).mul_(factor)
 
     def _finish(self, run: Run, features: Tensor, pictures: Pictures | None) -> None:
         """Work on the trained layers of the run, and keep what its objective learned."""
@@ -194,7 +198,7 @@ class DeepHasher(ImageHasher):
                 pictures.backbone.origin = f"trained from {pictures.backbone.origin}"
                 features = self._features_again(pictures, device)
             self._finish(run, features, pictures)
-        self.layers_ = layers.double().cpu().requires_grad_(False)
+        self.layers_ = layers.cpu().double().requires_grad_(False)
 
     def _features_again(self, pictures: Pictures, device: torch.device) -> Tensor:
         """Standardised features of the training images out of the trained backbone."""
@@ -226,12 +230,11 @@ class DeepHasher(ImageHasher):
         pictures: Pictures | None,
         seed: int,
     ) -> Run:
-        steps = math.ceil(len(features) / self.batch_size)
         run = Run(
             FeatureInputs(features),
             layers,
             objective,
-            epochs=self.epochs or max(10, math.ceil(self.least_steps / steps)),
+            epochs=self._epochs(len(features)),
             batch_size=self.batch_size,
             learning_rate=self.learning_rate,
             weight_decay=self.weight_decay,
@@ -245,6 +248,7 @@ class DeepHasher(ImageHasher):
             run.backbone = pictures.backbone.to(  # type: ignore[call-overload]
                 features.device, memory_format=torch.channels_last
             )
+            run.network_rate = self.network_rate
             run.backbone_parameters = prepare(pictures.backbone, self.depth)
             mean, scale = (
                 torch.from_numpy(values.astype(np.float32)).to(features.device)
@@ -255,6 +259,10 @@ class DeepHasher(ImageHasher):
             )
         return run
 
+    def _epochs(self, rows: int) -> int:
+        steps = math.ceil(rows / self.batch_size)
+        return self.epochs or max(10, math.ceil(self.least_steps / steps))
+
     def _check_settings(self) -> None:
         if self.hidden is not None and any(width < 1 for width in self.hidden):
             raise InputError(f"hidden holds widths of layers, 1 or more each, not {self.hidden}")
@@ -262,10 +270,15 @@ class DeepHasher(ImageHasher):
             raise InputError(f"depth is one of {', '.join(DEPTHS)}, not {self.depth!r}")
         if self.epochs is not None and self.epochs < 1:
             raise InputError(f"epochs is 1 or more, or None, not {self.epochs}")
-        if self.batch_size < 2 or self.learning_rate <= 0 or self.weight_decay < 0:
+        if self.batch_size < 2 or self.learning_rate <= 0:
             raise InputError(
-                "batch_size is 2 or more, learning_rate above 0 and weight_decay not below 0; got "
-                f"{self.batch_size}, {self.learning_rate} and {self.weight_decay}"
+                "batch_size is 2 or more and learning_rate above 0; got "
+                f"{self.batch_size} and {self.learning_rate}"
+            )
+        if self.weight_decay < 0 or self.network_rate < 0:
+            raise InputError(
+                "weight_decay and network_rate are not negative; got "
+                f"{self.weight_decay} and {self.network_rate}"
             )
 
     def _standardise(self, X: NDArray[Any]) -> None:

@@ -43,6 +43,11 @@ class HashLayers(nn.Module):
         """The linear layers; the last one is the hash layer."""
         return [layer for layer in self.layers if isinstance(layer, nn.Linear)]
 
+    @torch.no_grad()
+    def apply_to_all(self, features: Tensor, rows: int = 8192) -> Tensor:
+        """Outputs of many rows, `rows` of them at a time."""
+        return torch.cat([self(part) for part in features.split(rows)])
+
     def forward(self, x: Tensor) -> Tensor:
         h = x
         for layer in self.layers[:-1]:
@@ -63,8 +68,8 @@ class Objective(nn.Module):
 class Run:
     """What a training run is made of; `train` moves it to its end.
 
-    `backbone` and its `backbone_parameters` are there when it learns too, at `backbone_rate`
-    times the learning rate of the layers. `checkpoint` is the file that is written after every
+    `backbone` and its `backbone_parameters` are there when it learns too, at `network_rate` times
+    the learning rate of the layers. `checkpoint` is the file that is written after every
     epoch, and taken up when `resume` is set.
     """
 
@@ -79,7 +84,7 @@ class Run:
     label: str
     backbone: nn.Module | None = None
     backbone_parameters: list[nn.Parameter] = field(default_factory=list)
-    backbone_rate: float = 0.1
+    network_rate: float = 0.1
     checkpoint: Path | None = None
     resume: bool = False
 
@@ -92,7 +97,7 @@ class Run:
             {
                 "params": self.backbone_parameters,
                 "weight_decay": decay,
-                "lr": rate * self.backbone_rate,
+                "lr": rate * self.network_rate,
             },
         ]
         return torch.optim.AdamW([group for group in groups if group["params"]], lr=rate)
@@ -142,8 +147,7 @@ def _epoch(
     seeds = iter(rng.integers(2**31, size=steps).tolist())
     # Batches of equal size: a last one of a few rows would be all noise.
     size = math.ceil(rows / steps)
-    total = torch.zeros((), dtype=torch.float64)
-    done = 0
+    total, done = torch.zeros(()), 0
     for batch, features in run.inputs.batches(rng.permutation(rows), size, seeds):
         progress = (epoch + done / rows) / run.epochs
         loss = run.objective(run.layers(features), batch, progress)
@@ -151,7 +155,7 @@ def _epoch(
         loss.backward()
         optimiser.step()
         schedule.step()
-        total = total + loss.detach().to(total) * len(batch)
+        total = total.to(loss.device) + loss.detach() * len(batch)  # stays there: no waiting
         done += len(batch)
     return float(total) / max(done, 1)
 

@@ -102,15 +102,16 @@ class DeepBit(DeepHasher):
     hidden: Sequence[int] | None = ()
     sigma: float = 10.0
 
+    start_deviation = 0.5  # where L1 draws the outputs to
+
     def _objective(self, layers: HashLayers, features: Tensor, labels: Tensor | None) -> Objective:
         return CompactBits()
 
     def _finish(self, run: Run, features: Tensor, pictures: Pictures | None) -> None:
         if pictures is not None:
             self.stage2_losses_ = self._second_stage(run, features, pictures)
-        with torch.no_grad():
-            threshold = run.layers(features).mean()
-            run.layers.linear[-1].bias.sub_(threshold)
+        threshold = run.layers.apply_to_all(features).mean()
+        run.layers.linear[-1].bias.data.sub_(threshold)
         self.threshold_ = float(threshold)
 
     def _second_stage(self, run: Run, features: Tensor, pictures: Pictures) -> NDArray[np.float64]:

@@ -55,19 +55,28 @@ class DeepCompact(Objective):
         return loss
 
 
+def principal_directions(x: Tensor, count: int) -> Tensor:
+    """Rows: directions of the largest variance, as many of `count` as there are dimensions."""
+    # In float64, which Apple's GPUs do not have.
+    device = torch.device("cpu") if x.device.type == "mps" else x.device
+    mean = x.mean(dim=0)
+    covariance = torch.zeros(x.shape[1], x.shape[1], dtype=torch.float64, device=device)
+    for part in x.split(8192):
+        centred = (part - mean).to(device).double()
+        covariance += centred.T @ centred
+    vectors = torch.linalg.eigh(covariance).eigenvectors.flip(1)[:, :count].T
+    # The sign of an eigenvector is free: the entry of largest size is made positive.
+    largest = vectors.gather(1, vectors.abs().argmax(dim=1, keepdim=True))
+    return (vectors * torch.where(largest < 0, -1.0, 1.0)).to(x)
+
+
 def start_from_principal_components(layer: nn.Linear, x: Tensor) -> None:
     """Rows of the weight: the principal directions of x, then random ones; outputs centred."""
     outputs, inputs = layer.weight.shape
-    mean = x.mean(dim=0)
-    centred = (x - mean).double()
-    vectors = torch.linalg.eigh(centred.T @ centred).eigenvectors.flip(1)[:, :outputs].T
-    # The sign of an eigenvector is free: the entry of largest size is made positive.
-    largest = vectors.gather(1, vectors.abs().argmax(dim=1, keepdim=True))
-    vectors = vectors * torch.where(largest < 0, -1.0, 1.0)
-    extra = torch.randn(max(0, outputs - inputs), inputs, dtype=vectors.dtype, device=x.device)
-    weight = torch.cat((vectors, extra / inputs**0.5)).to(x.dtype)
+    extra = torch.randn(max(0, outputs - inputs), inputs, device=x.device) / inputs**0.5
+    weight = torch.cat((principal_directions(x, outputs), extra))
     layer.weight.copy_(weight)
-    layer.bias.copy_(-weight @ mean)
+    layer.bias.copy_(-weight @ x.mean(dim=0))
 
 
 @dataclass(eq=False, repr=False)
@@ -86,9 +95,10 @@ class DH(DeepHasher):
     year = 2015
 
     hidden: Sequence[int] | None = None
+    learning_rate: float = 3e-3
     weight_decay: float = 0.0
-    lambda1: float = 0.1
-    lambda2: float = 1e-3
+    lambda1: float = 0.9
+    lambda2: float = 10.0
     lambda3: float = 1e-3
 
     def _sizes(self, dimensions: int) -> list[int]:

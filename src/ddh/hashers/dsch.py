@@ -72,7 +72,7 @@ class DSCH(DeepHasher):
     paper = "Zhang, Lin, Zhang, Zuo & Zhang, Bit-scalable deep hashing, TIP"
     year = 2015
 
-    batch_size: int = 64
+    batch_size: int = 128
     beta: float = 10.0
 
     def _objective(self, layers: HashLayers, features: Tensor, labels: Tensor | None) -> Objective:

@@ -65,8 +65,9 @@ class DSRH(DeepHasher):
     paper = "Zhao, Huang, Wang & Tan, Deep semantic ranking based hashing, CVPR"
     year = 2015
 
+    batch_size: int = 128
     margin: float = 0.25
-    alpha: float = 1.0
+    alpha: float = 0.1
 
     def _layers(self, dimensions: int) -> HashLayers:
         return HashLayers(self._sizes(dimensions), skip=True)

@@ -54,6 +54,8 @@ class HashNet(DeepHasher):
     paper = "Cao, Long, Wang & Yu, HashNet: deep learning to hash by continuation, ICCV"
     year = 2017
 
+    batch_size: int = 128
+    learning_rate: float = 3e-4
     alpha: float | None = None
     beta: float = 7.1
 

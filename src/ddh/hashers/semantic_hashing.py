@@ -105,9 +105,10 @@ class SemanticHashing(DeepHasher):
     """RBMs trained one upon another by CD-1, then fine-tuned to rebuild the features from codes.
 
     The first RBM is Gaussian-binary on features of variance one, the others are binary. `noise`
-    is the deviation of the noise at the code layer. A bit is one where its unit is above 0.5; a
-    bit that would be one for fewer than `least_share` of the training rows, or for more than
-    1 - `least_share`, is cut at its median instead.
+    is the deviation of the noise at the code layer; `pretrain_epochs=None` gives each RBM as many
+    epochs as the fine-tuning. A bit is one where its unit is above 0.5; a bit that would be one
+    for less than a share of `least_share` of the training rows, or zero for less, is cut at its
+    median instead.
     """
 
     title = "Semantic hashing"
@@ -115,45 +116,47 @@ class SemanticHashing(DeepHasher):
     paper = "Salakhutdinov & Hinton, Semantic hashing, Int. J. Approximate Reasoning"
     year = 2009
 
-    hidden: Sequence[int] | None = (512, 256)
+    hidden: Sequence[int] | None = (256,)
+    batch_size: int = 32
     weight_decay: float = 0.0
-    pretrain_epochs: int = 20
+    pretrain_epochs: int | None = None
     noise: float = 4.0
-    least_share: float = 0.25
+    least_share: float = 0.05
 
     scale_each = True
 
     def _layers(self, dimensions: int) -> HashLayers:
         return HashLayers(self._sizes(dimensions), nn.Sigmoid)
 
-    def _initialise(self, layers: HashLayers, features: Tensor) -> None:
+    def _objective(self, layers: HashLayers, features: Tensor, labels: Tensor | None) -> Objective:
+        with torch.no_grad():
+            stack = self._pretrained(layers, features)
+        return NoisyAutoencoder(features, unrolled(stack), self.noise)
+
+    def _pretrained(self, layers: HashLayers, features: Tensor) -> list[RBM]:
         """Train an RBM for each layer on what the layer below it gives, and start from it."""
-        self._stack: list[RBM] = []
+        stack: list[RBM] = []
         v = features
-        for number, layer in enumerate(layers.linear):
-            first = not self._stack
+        for number, layer in enumerate(layers.linear, start=1):
+            first = not stack
             rbm = RBM(layer.in_features, layer.out_features, gaussian=first, device=v.device)
             train_rbm(
                 rbm,
                 v,
-                epochs=self.pretrain_epochs,
+                epochs=self.pretrain_epochs or self._epochs(len(v)),
                 batch_size=self.batch_size,
                 learning_rate=1e-3 if first else 0.1,
-                label=f"RBM {number + 1} of {len(layers.linear)}",
+                label=f"RBM {number} of {len(layers.linear)}",
             )
             layer.weight.copy_(rbm.W.T)
             layer.bias.copy_(rbm.c)
-            self._stack.append(rbm)
+            stack.append(rbm)
             v = rbm.hidden(v)
-
-    def _objective(self, layers: HashLayers, features: Tensor, labels: Tensor | None) -> Objective:
-        return NoisyAutoencoder(features, unrolled(self._stack), self.noise)
+        return stack
 
     def _finish(self, run: Run, features: Tensor, pictures: Pictures | None) -> None:
-        del self._stack
-        with torch.no_grad():
-            outputs = run.layers(features)
-            share = (outputs >= 0).float().mean(dim=0)
-            uneven = (share < self.least_share) | (share > 1 - self.least_share)
-            median = outputs.median(dim=0).values
-            run.layers.linear[-1].bias.sub_(torch.where(uneven, median, 0.0))
+        outputs = run.layers.apply_to_all(features)
+        share = (outputs >= 0).float().mean(dim=0)
+        uneven = (share < self.least_share) | (share > 1 - self.least_share)
+        median = outputs.median(dim=0).values
+        run.layers.linear[-1].bias.data.sub_(torch.where(uneven, median, 0.0))
