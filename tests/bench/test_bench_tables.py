@@ -322,6 +322,28 @@ def test_table6_never_shows_hash_training_other_images(digits, tmp_path, monkeyp
         run("bench", "table6", *words, "--subset", 100)
 
 
+def test_validation_images_choose_between_settings(digits, tmp_path, monkeypatch):
+    from ddh.bench import recognition_rows
+    from ddh.bench.table6 import _seeded_splits
+
+    asked = []
+
+    def recognition(features, labels, split, kernel):
+        asked.append(len(features))
+        place = len(asked) % 2
+        return {"accuracy": [0.9, 0.1][place], "validation": [0.2, 0.8][place]}
+
+    monkeypatch.setattr(recognition_rows, "_recognition", recognition)
+    found = read_features(digits)
+    measure = recognition_rows.HashMeasurement(Store(tmp_path), found, "cpu")
+    split = _seeded_splits(found.labels)[0]
+    candidates = [{"iterations": 1}, {"iterations": 2}]
+    run = measure.best("ITQ", 8, 0, split, candidates)
+    assert (run["validation"], run["accuracy"]) == (0.8, 0.1)  # whatever the test images say
+    assert run["settings"] == "{'iterations': 1}"
+    assert len(asked) == 2
+
+
 def test_the_papers_tables_are_whole():
     assert paper.TABLE2.value("DDH", 64) == 0.535
     assert paper.TABLE2.value("DDH", 48) is None

@@ -1,7 +1,9 @@
 """Rows of a recognition table: accuracies over splits and seeds, each measured once and stored."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,12 @@ from ddh.progress import bar
 
 VERSION = 1
 METHODS: tuple[str, ...] = ("LSH", "ITQ", "DeepBit", "DDH")
+# Settings that the validation images choose from, as they choose C. 680 training images want
+# small neighbourhoods, and the quantisation term (weighed lambda1 / N) must not rule.
+_SMALL = {"lambda1": 0.2, "learning_rate": 0.001, "epochs": 60}
+CANDIDATES: dict[str, tuple[dict[str, Any], ...]] = {
+    "DDH": ({"k1": 5, "k2": 3, **_SMALL}, {"k1": 10, "k2": 3, **_SMALL}),
+}
 
 
 @dataclass(frozen=True)
@@ -63,18 +71,21 @@ def _recognition(
     }
 
 
+def _key(split: Split, **parts: Any) -> dict[str, Any]:
+    return {"version": VERSION, "library": ddh.__version__, "split": split_digest(split), **parts}
+
+
 def descriptor_rows(store: Store, data: LabelledImages, splits: tuple[Split, ...]) -> list[Result]:
     """The paper's seven hand-crafted rows; vocabularies are learned on training images only."""
     images = digest(np.array(list(data.images.names)))
     kinds = [descriptor(name) for name in DESCRIPTORS]
     local: dict[str, Any] = {}
 
-    def one(name: str, split: Split) -> dict[str, Any]:
+    def measure(name: str, split: Split) -> dict[str, Any]:
         if not local:
             cache = store.root / "features" / f"descriptors-{images}"
             local.update(extract(kinds, data.images, cache=cache))
-        words = descriptor(name).words
-        vocabulary = Vocabulary(words).fit(local[name], split.train)
+        vocabulary = Vocabulary(descriptor(name).words).fit(local[name], split.train)
         histograms = vocabulary.histograms(local[name])
         return _recognition(histograms, data.labels, split, "chi-square")
 
@@ -83,14 +94,8 @@ def descriptor_rows(store: Store, data: LabelledImages, splits: tuple[Split, ...
         for kind in kinds:
             runs = []
             for split in splits:
-                key = {
-                    "version": VERSION,
-                    "library": ddh.__version__,
-                    "images": images,
-                    "descriptor": kind.name,
-                }
-                key |= {"words": str(kind.words), "split": split_digest(split)}
-                run = store.measure(f"{kind.name}-svm", key, partial(one, kind.name, split))
+                key = _key(split, images=images, descriptor=kind.name, words=kind.words)
+                run = store.measure(f"{kind.name}-svm", key, partial(measure, kind.name, split))
                 runs.append({**run, "split": split.name})
                 progress.update()
             results.append(Result(kind.name, runs))
@@ -105,47 +110,67 @@ def hash_rows(
     options: BenchOptions,
 ) -> list[Result]:
     """Linear SVMs on the bits of each method; the hash functions saw training images only."""
-    from ddh.hashers import create
-
-    wanted = METHODS
-    if options.methods is not None:
-        chosen = {name.strip().lower() for name in options.methods.split(",")}
-        wanted = tuple(name for name in METHODS if name.lower() in chosen)
-        if len(wanted) < len(chosen):
-            raise InputError(f"the hashing rows of table6 are {', '.join(METHODS)}")
-    features = _unit(found.features)
-
-    def one(method: str, bits: int, seed: int, split: Split) -> dict[str, Any]:
-        settings = options.settings.get(method, {})
-        hasher = create(method, bits=bits, **{"random_state": seed, **settings})
-        if "device" in hasher.get_params():
-            hasher.set_params(device=options.device)
-        hasher.fit(features[split.train])
-        return _recognition(hasher.transform(features), found.labels, split, "linear")
-
-    jobs = [(method, bits) for method in wanted for bits in lengths]
+    jobs = [(method, bits) for method in _wanted(options.methods) for bits in lengths]
+    measure = HashMeasurement(store, found, options.device)
     results = []
     total = len(jobs) * len(splits) * len(options.seed_numbers)
     with bar("Codes", total=total, unit="run") as progress:
         for method, bits in jobs:
+            given = options.settings.get(method)
+            candidates = CANDIDATES.get(method, ({},)) if given is None else (given,)
             runs = []
-            for split in splits:
-                for seed in options.seed_numbers:
-                    progress.set_postfix_str(f"{method}, {bits} bits")
-                    key = {
-                        "version": VERSION,
-                        "library": ddh.__version__,
-                        "features": found.digest,
-                        "method": method,
-                    }
-                    key |= {"bits": bits, "seed": seed, "split": split_digest(split)}
-                    key |= {"settings": options.settings.get(method, {})}
-                    compute = partial(one, method, bits, seed, split)
-                    run = store.measure(f"{method}-{bits}-{seed}-svm", key, compute)
-                    runs.append({**run, "split": split.name, "seed": seed})
-                    progress.update()
+            for split, seed in product(splits, options.seed_numbers):
+                progress.set_postfix_str(f"{method}, {bits} bits, {split.name}")
+                runs.append(measure.best(method, bits, seed, split, candidates))
+                progress.update()
             results.append(Result(f"{method} ({bits} bits)", runs))
     return results
+
+
+def _wanted(names: str | None) -> tuple[str, ...]:
+    if names is None:
+        return METHODS
+    chosen = {name.strip().lower() for name in names.split(",")}
+    if not chosen <= {name.lower() for name in METHODS}:
+        raise InputError(f"the hashing rows of table6 are {', '.join(METHODS)}")
+    return tuple(name for name in METHODS if name.lower() in chosen)
+
+
+class HashMeasurement:
+    """Recognition by the bits of a method, each run stored."""
+
+    def __init__(self, store: Store, found: FeatureSet, device: str) -> None:
+        self.store, self.found, self.device = store, found, device
+        self.features = _unit(found.features)
+
+    def best(
+        self,
+        method: str,
+        bits: int,
+        seed: int,
+        split: Split,
+        candidates: Sequence[dict[str, Any]],
+    ) -> dict[str, Any]:
+        """The run of those settings whose codes are best on the validation images."""
+        runs = []
+        for settings in candidates:
+            key = _key(split, features=self.found.digest, method=method, bits=bits, seed=seed)
+            key["settings"] = settings
+            compute = partial(self._measure, method, bits, seed, split, settings)
+            run = self.store.measure(f"{method}-{bits}-{seed}-svm", key, compute)
+            runs.append({**run, "split": split.name, "seed": seed, "settings": str(settings)})
+        return max(runs, key=lambda run: run["validation"])
+
+    def _measure(
+        self, method: str, bits: int, seed: int, split: Split, settings: dict[str, Any]
+    ) -> dict[str, Any]:
+        from ddh.hashers import create
+
+        hasher = create(method, bits=bits, **{"random_state": seed, **settings})
+        if "device" in hasher.get_params():
+            hasher.set_params(device=self.device)
+        hasher.fit(self.features[split.train])
+        return _recognition(hasher.transform(self.features), self.found.labels, split, "linear")
 
 
 def real_row(store: Store, found: FeatureSet, splits: tuple[Split, ...]) -> Result:
@@ -153,15 +178,9 @@ def real_row(store: Store, found: FeatureSet, splits: tuple[Split, ...]) -> Resu
     features = _unit(found.features)
     runs = []
     for split in splits:
-        key = {
-            "version": VERSION,
-            "library": ddh.__version__,
-            "features": found.digest,
-            "split": split_digest(split),
-        }
+        key = _key(split, features=found.digest, method="real-valued")
         compute = partial(_recognition, features, found.labels, split, "linear")
-        run = store.measure("real-svm", {**key, "method": "real-valued"}, compute)
-        runs.append({**run, "split": split.name})
+        runs.append({**store.measure("real-svm", key, compute), "split": split.name})
     return Result(f"real-valued features ({features.shape[1]})", runs)
 
 
