@@ -2,6 +2,7 @@
 
 import csv
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from ddh.bench.retrieval_measure import Task, subset
 from ddh.bench.store import Store, key_digest
 from ddh.bench.writing import Outcome, Table
 from ddh.cli import cli
-from ddh.errors import InputError
+from ddh.errors import InputError, MissingDependency
 from ddh.evaluation import RetrievalSplit, mean_average_precision
 from ddh.hashers import create
 
@@ -320,6 +321,14 @@ def test_table6_never_shows_hash_training_other_images(digits, tmp_path, monkeyp
     assert accuracy["real-valued features (64)"] > accuracy["ITQ (16 bits)"] > 0.7
     with pytest.raises(InputError, match="leave --subset out"):
         run("bench", "table6", *words, "--subset", 100)
+
+
+def test_table6_without_opencv_says_so_at_once(digits, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cv2", None)
+    words = ["--features", digits, "-o", tmp_path, "--bits", "8", "--seeds", "0"]
+    with pytest.raises(MissingDependency, match="--no-descriptors"):
+        run("bench", "table6", *words)
+    run("bench", "table6", *words, "--no-descriptors", "--methods", "LSH")
 
 
 def test_validation_images_choose_between_settings(digits, tmp_path, monkeypatch):

@@ -21,7 +21,8 @@ from ddh.bench.recognition_rows import (
 )
 from ddh.bench.store import Store
 from ddh.bench.writing import Outcome, Table
-from ddh.errors import DDHWarning, InputError
+from ddh.descriptors.opencv import opencv
+from ddh.errors import DDHWarning, InputError, MissingDependency
 from ddh.images import LabelledImages, Split, flowers17, flowers17_splits
 
 
@@ -47,6 +48,8 @@ def table6(bits: str, with_descriptors: bool, **shared: Any) -> None:
     options = BenchOptions(**shared)
     if options.subset is not None:
         raise InputError("table6 needs all flowers of each class: leave --subset out")
+    if with_descriptors:
+        _need_opencv()
     store = Store(options.output)
     lengths = whole_numbers(bits, "bits")
     data, splits, warning = _flowers(options)
@@ -59,6 +62,14 @@ def table6(bits: str, with_descriptors: bool, **shared: Any) -> None:
     outcome = _outcome(store, results, found, splits, warning)
     outcome.write(store.folder("table6"))
     outcome.show(store.folder("table6"), options.as_json)
+
+
+def _need_opencv() -> None:
+    """Fail before the work, not in the middle of it."""
+    try:
+        opencv()
+    except MissingDependency as error:
+        raise MissingDependency(f"{error}, or leave its rows out with --no-descriptors") from error
 
 
 def _flowers(options: BenchOptions) -> tuple[LabelledImages | None, tuple[Split, ...], str]:
