@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt $(wildcard src/ddh/*/*.c)
+$(STAMP): pyproject.toml constraints.txt $(wildcard src/ddh/*/*.[ch])
 	@$(PYTHON) -c 'import sys; sys.exit("ddh needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt "torch==2.13.0"

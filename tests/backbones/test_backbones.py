@@ -43,7 +43,7 @@ def test_local_response_norm_is_matconvnets():
 
 
 def matconvnet_file(path, *, old_form=False, width=4):
-    """A small file with the structure of imagenet-vgg-f.mat: fewer filters, everything else alike."""
+    """A small file with the structure of imagenet-vgg-f.mat: fewer filters, the rest alike."""
     rng = np.random.default_rng(3)
     shapes = {
         "conv1": (11, 11, 3, width), "conv2": (5, 5, width, 4 * width),

@@ -201,7 +201,7 @@ def test_other_features_for_the_labels():
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (16, 8, 8, 3), dtype=np.uint8)
     model = DDH(bits=4, backbone="resnet18-tiny", weights="random", size=8, epochs=1, k1=3, k2=2,
-                label_backbone="resnet50-tiny", device="cpu").fit(images)  # fmt: skip
+                label_backbone="efficientnet-lite0", device="cpu").fit(images)  # fmt: skip
     assert model.n_features_in_ == 512
 
 

@@ -159,3 +159,25 @@ def test_augmentation_repeats_from_its_seed_and_keeps_a_full_view_possible():
     assert not torch.equal(first, augment(pixels, 5))
     whole = augment(pixels, 0, least_area=1.0)
     assert whole.shape == pixels.shape
+
+
+def test_resuming_with_another_k1_builds_the_labels_again(tmp_path, monkeypatch):
+    X = np.random.default_rng(0).standard_normal((90, 8)).astype(np.float32)
+    work = tmp_path / "work"
+
+    def stop(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ddh.training.fitting.train", stop)
+        with pytest.raises(KeyboardInterrupt):
+            ddh.DDH(bits=4, epochs=2, k1=5).fit(X, work=work)
+    assert list(work.glob("graph-5-*.npz"))
+    resumed = ddh.DDH(bits=4, epochs=2, k1=9).fit(X, work=work, resume=True)
+    assert resumed.model_id == ddh.DDH(bits=4, epochs=2, k1=9).fit(X).model_id
+
+
+def test_a_refusal_before_the_work_leaves_no_folder(tmp_path):
+    with pytest.raises(InputError, match="NaN"):
+        ddh.DDH(bits=4).fit(np.full((9, 4), np.nan), work=tmp_path / "work")
+    assert not (tmp_path / "work").exists()

@@ -39,9 +39,9 @@ def encode(
 
     with tempfile.TemporaryDirectory() as scratch:
         folder = images or _sample_photographs(Path(scratch), limit, seed)
-        source = ImageFolder(folder)
-        chosen = np.random.default_rng(seed).permutation(len(source))[:limit]
-        source = source.take(chosen)
+        photographs = ImageFolder(folder)
+        chosen = np.random.default_rng(seed).permutation(len(photographs))[:limit]
+        source = photographs.take(chosen)
         network = create(backbone).eval()
         few = source.take(range(min(plain, len(source))))
         slow, plain_rate = _plain_loop(network, few)

@@ -36,7 +36,9 @@ def cli() -> None:
     \b
     ddh demo                              see it work in a minute, nothing to download
     ddh fit photos/ -o photos.ddh         learn 64-bit codes for a folder of pictures
-    ddh encode photos/ -m photos.ddh -o codes.npz
+    ddh index add photos/ --index photos.index --model photos.ddh
+    ddh search cat.jpg --index photos.index
+    ddh dedup --index photos.index
     """
 
 

@@ -24,10 +24,11 @@ def demo(out: Path, as_json: bool) -> None:
     """Learn codes for 1,797 handwritten digits, search, and compare with LSH and ITQ."""
     from ddh.evaluation import mean_average_precision
     from ddh.hashers import DDH, ITQ, LSH
-    from ddh.images import digits
+    from ddh.images import ImageArray, digits
 
     data = digits()
-    pixels = np.asarray(data.images.pixels)[..., 0]
+    assert isinstance(data.images, ImageArray)
+    pixels = data.images.pixels[..., 0]
     features = pixels.reshape(len(pixels), -1).astype(np.float32)
     order = np.random.default_rng(0).permutation(len(features))
     queries, database = order[:QUERIES], order[QUERIES:]

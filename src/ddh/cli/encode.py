@@ -44,7 +44,8 @@ def encode(images: Path, model: Path, out: Path, device: str, resume: bool, as_j
     hasher = ddh.load(model)
     X = read_input(images)
     if not is_images(X):
-        names, codes, failures = [str(i) for i in range(len(X))], hasher.encode(X), []
+        names, codes = [str(i) for i in range(len(X))], hasher.encode(X)
+        failures: list[dict[str, Any]] = []
     else:
         if not hasattr(hasher, "encode_images"):
             raise InputError(f"{model} encodes ready features, not pictures: give a .npy of them")

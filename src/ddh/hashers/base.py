@@ -155,8 +155,8 @@ class Hasher(TransformerMixin, BaseEstimator, ABC):
 
     def _restore(self, scalars: dict[str, Any], arrays: storage.Arrays) -> None:
         """The inverse of `_state`."""
-        vars(self).update(scalars)
-        vars(self).update(arrays)
+        for name, value in (scalars | arrays).items():
+            setattr(self, name, value)
 
     def _description(self) -> tuple[dict[str, Any], storage.Arrays]:
         self._fitted_columns()

@@ -18,6 +18,7 @@ from ddh.errors import InputError, ModelError
 from ddh.hashers import storage
 from ddh.hashers.base import Hasher, check_features, check_labels, sgn
 from ddh.images import Failure, ImageSource, Preprocessing, is_images, open_images
+from ddh.training.device import choose
 from ddh.training.features import Extractor, Features, extract
 from ddh.training.fitting import Data, Fitted, fit_hashing
 from ddh.training.settings import DEPTHS, Depth, Settings, adapt, settings
@@ -127,9 +128,7 @@ class DDH(Hasher):
         a killed run left there is taken up. It is removed when the run has ended.
         """
         code_bytes(self.bits)
-        self.chosen_settings()  # a wrong setting is found before the long work
-        if self.depth not in DEPTHS:
-            raise InputError(f"depth is one of {', '.join(DEPTHS)}, not {self.depth!r}")
+        self._check()
         folder = Path(work) if work is not None else None
         with _work_folder(folder, resume):
             if is_images(X):
@@ -153,6 +152,13 @@ class DDH(Hasher):
         self._take(data, fitted)
         return self
 
+    def _check(self) -> None:
+        """Find a wrong setting before the long work, not after it."""
+        self.chosen_settings()
+        choose(self.device)
+        if self.depth not in DEPTHS:
+            raise InputError(f"depth is one of {', '.join(DEPTHS)}, not {self.depth!r}")
+
     def chosen_settings(self) -> Settings:
         """The preset with the changes of this object."""
         names = Settings.__dataclass_fields__
@@ -169,6 +175,11 @@ class DDH(Hasher):
         return int(np.random.SeedSequence().generate_state(1)[0])
 
     def _data_from_images(self, source: ImageSource, folder: Path | None, resume: bool) -> Data:
+        if self.k1 is not None and self.k1 >= len(source):
+            raise InputError(
+                f"{self.k1} neighbours need at least {self.k1 + 1} images, there are "
+                f"{len(source)}: lower K1"
+            )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self._seed())
             backbone = create(self.backbone, self.weights, self.size)
@@ -304,6 +315,11 @@ def _work_folder(folder: Path | None, resume: bool) -> Iterator[None]:
         )
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-    yield
+    try:
+        yield
+    except BaseException:
+        if folder is not None and not any(folder.iterdir()):
+            folder.rmdir()  # nothing to resume
+        raise
     if folder is not None:
         shutil.rmtree(folder, ignore_errors=True)

@@ -17,10 +17,13 @@ from ddh.neighbours import label_groups, pairwise_labels, statistics
 from ddh.objective import GraphPositives, GroupPositives, PairMemory, Positives
 from ddh.training.device import choose
 from ddh.training.features import Features
-from ddh.training.inputs import FeatureInputs, Inputs, NetworkInputs
+from ddh.training.inputs import FeatureInputs, NetworkInputs
 from ddh.training.loop import Run, train
 from ddh.training.network import HashingLayer, fold, freeze, prepare, standardise
 from ddh.training.settings import Depth, Settings
+
+# From so many steps on a GPU, compiling the network pays for itself.
+COMPILED_STEPS = 1000
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,8 @@ def fit_hashing(
     if len(data.features.values) < 3:
         raise InputError(f"at least 3 images are needed, there are {len(data.features.values)}")
     positives, label_statistics = _positives(data, settings, where, approximate, folder, resume)
-    features = torch.from_numpy(np.asarray(data.features.values)).to(where)
+    values = np.asarray(data.features.values)
+    features = torch.from_numpy(values if values.flags.writeable else values.copy()).to(where)
     mean, scale = standardise(features, settings.centre)
     standard = (features - mean) / scale
     layer = HashingLayer(features.shape[1], bits, torch.Generator().manual_seed(seed)).to(where)
@@ -112,7 +116,10 @@ def _positives(
         degree = groups.degree()
         summary = {"groups": len(groups.sizes), "mean_degree": float(degree.mean())}
         return GroupPositives(groups, device), summary
-    saved = folder / "graph.npz" if folder is not None else None
+    saved = None
+    if folder is not None:
+        exact = "approximate" if approximate else "exact"
+        saved = folder / f"graph-{settings.k1}-{settings.k2}-{settings.centre}-{exact}.npz"
     if saved is not None and resume and saved.is_file():
         graph = sparse.csr_array(sparse.load_npz(saved))
     else:
@@ -126,7 +133,7 @@ def _positives(
             approximate=approximate,
         )
         if saved is not None:
-            part = saved.with_name(".graph.part.npz")
+            part = saved.with_name(".part.npz")
             sparse.save_npz(part, graph)
             part.replace(saved)
     return GraphPositives(graph, device), statistics(graph).to_dict()
@@ -141,5 +148,12 @@ def _add_network(
     backbone = data.backbone.to(mean.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     run.network = backbone
     run.network_parameters = prepare(backbone, depth)
-    forward: Inputs = NetworkInputs(backbone, data.source, data.features.usable, mean, scale)
-    run.inputs = forward
+    steps = run.settings.epochs * len(run.inputs) // run.settings.batch_size
+    run.inputs = NetworkInputs(
+        backbone,
+        data.source,
+        data.features.usable,
+        mean,
+        scale,
+        compiled=mean.device.type == "cuda" and steps >= COMPILED_STEPS,
+    )

@@ -77,13 +77,13 @@ PRESETS: dict[str, Settings] = {
     # lr 1e-2 to 1e-6 over 100 epochs, weight decay 5e-4, no momentum.
     "paper": Settings(
         k1=15, k2=6, centre=False, alpha=1.0, lambda1=15.0, balanced=False, lambda2=1e-5,
-        pairs="all", optimiser="sgd", learning_rate=1e-3, final_learning_rate=1e-3, network_rate=0.1,
-        momentum=0.9, weight_decay=0.0, batch_size=128, epochs=100,
+        pairs="all", optimiser="sgd", learning_rate=1e-3, final_learning_rate=1e-3,
+        network_rate=0.1, momentum=0.9, weight_decay=0.0, batch_size=128, epochs=100,
     ),
     "fast": Settings(
         k1=50, k2=20, centre=True, alpha=1.0, lambda1=0.3, balanced=True, lambda2=0.0,
-        pairs="all", optimiser="adam", learning_rate=2e-3, final_learning_rate=2e-5, network_rate=0.03,
-        momentum=0.9, weight_decay=0.0, batch_size=512, epochs=20,
+        pairs="all", optimiser="adam", learning_rate=5e-3, final_learning_rate=5e-5,
+        network_rate=0.03, momentum=0.9, weight_decay=0.0, batch_size=1024, epochs=20,
     ),
 }  # fmt: skip
 
