@@ -228,43 +228,37 @@ static void search_index(Call *c, const MultiIndex *index, const uint32_t *keys,
 }
 
 PyDoc_STRVAR(index_search_doc,
-             "index_search(variant, queries, rows, width, keys, tables, partition, most_steps, k,\n"
-             "             radius, row_cost, bucket_cost, done)\n--\n\n"
+             "index_search(variant, queries, rows, width, keys, tables, k, radius, row_cost,\n"
+             "             bucket_cost, done)\n--\n\n"
              "The k nearest rows of each query, or with k = 0 all within the radius, by\n"
-             "multi-index hashing, as `within` gives them. The first `partition` tables make up a\n"
-             "whole code, and so do the next. Rows whose substrings all differ in more than\n"
-             "most_steps bits may be missed. done[i] is 0 for a query that is better answered by\n"
-             "a scan; its answer is worthless.");
+             "multi-index hashing, as `within` gives them. done[i] is 0 for a query that is\n"
+             "better answered by a scan; its answer is worthless.");
 
 static PyObject *py_index_search(PyObject *self, PyObject *args) {
     const char *variant;
     Py_buffer queries, rows, keys, done;
-    Py_ssize_t width, partition, k;
-    unsigned int radius, most_steps;
+    Py_ssize_t width, k;
+    unsigned int radius;
     Plan plan = {0};
     PyObject *tables, *result = NULL;
     MultiIndex *index = NULL;
     Call c = {0};
     (void)self;
-    if (!PyArg_ParseTuple(args, "sy*y*ny*OnInIddw*", &variant, &queries, &rows, &width, &keys,
-                          &tables, &partition, &most_steps, &k, &radius, &plan.row_cost,
-                          &plan.bucket_cost, &done))
+    if (!PyArg_ParseTuple(args, "sy*y*ny*OnIddw*", &variant, &queries, &rows, &width, &keys,
+                          &tables, &k, &radius, &plan.row_cost, &plan.bucket_cost, &done))
         return NULL;
     plan.radius = radius;
-    plan.most_steps = most_steps;
-    plan.partition = (size_t)partition;
     if ((c.variant = variant_named(variant)) && set_codes(&c, &queries, &rows, width) &&
         check(k >= 0 && (size_t)k <= c.n, "k is 0 to the number of rows") &&
         check(radius < ANY_DISTANCE, "radius") && check((size_t)done.len == c.count, "done has one byte a query") &&
         (index = open_index(tables, c.n, c.width)) &&
-        check(partition >= 1 && index->count % (size_t)partition == 0, "whole partitions") &&
         check((size_t)keys.len == c.count * index->count * 4, "keys of another size")) {
         int good;
         Py_BEGIN_ALLOW_THREADS
         good = open_call(&c, c.count, (size_t)k);
         if (good) {
             take_queries(&c, c.queries, c.count, k ? above_all(&c) : radius + 1, 0);
-            good = !k || guess_limits(&c, 1);
+            good = k < GUESSED_K || guess_limits(&c, 1);
         }
         if (good) {
             search_index(&c, index, keys.buf, &plan, done.buf);
@@ -315,11 +309,12 @@ static PyObject *py_list_search(PyObject *self, PyObject *args) {
         check(c.count && probed % c.count == 0, "as many probes for each query") &&
         good_lists(&c, probes.buf, probed, offsets.buf, lists)) {
         int good;
+        Lists all = {offsets.buf, lists, ids.buf, probes.buf, probed / c.count};
         Py_BEGIN_ALLOW_THREADS
         good = open_call(&c, c.count, (size_t)k);
         if (good) {
             take_queries(&c, c.queries, c.count, above_all(&c), 0);
-            scan_lists(&c, probes.buf, probed / c.count, offsets.buf, ids.buf);
+            good = scan_lists(&c, &all);
             cut_to_k(&c);
         }
         Py_END_ALLOW_THREADS
@@ -334,7 +329,7 @@ static PyObject *py_list_search(PyObject *self, PyObject *args) {
     return result;
 }
 
-PyDoc_STRVAR(matrix_doc, "matrix(variant, a, b, width, distances)\n--\n\nAll distances, int32.");
+PyDoc_STRVAR(matrix_doc, "matrix(variant, a, b, width, distances)\n--\n\nAll distances, uint16.");
 
 static PyObject *py_matrix(PyObject *self, PyObject *args) {
     const char *variant;
@@ -345,11 +340,11 @@ static PyObject *py_matrix(PyObject *self, PyObject *args) {
     (void)self;
     if (!PyArg_ParseTuple(args, "sy*y*nw*", &variant, &a, &b, &width, &distances)) return NULL;
     if ((c.variant = variant_named(variant)) && set_codes(&c, &a, &b, width) &&
-        check((size_t)distances.len == c.count * c.n * 4, "results of another size")) {
-        int32_t *out = distances.buf;
+        check((size_t)distances.len == c.count * c.n * 2, "results of another size")) {
+        uint16_t *out = distances.buf;
         Py_BEGIN_ALLOW_THREADS
         for (size_t i = 0; i < c.count; i++)
-            c.variant->matrix(c.queries + i * c.width, c.rows, c.n, c.width, out + i * c.n);
+            c.variant->distances(c.queries + i * c.width, c.rows, c.n, c.width, out + i * c.n);
         Py_END_ALLOW_THREADS
         good = 1;
     }

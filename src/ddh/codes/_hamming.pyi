@@ -1,54 +1,54 @@
-"""Types of the native kernel, see `_hamming.c`. Arrays are C-contiguous buffers."""
+"""Types of the native kernel, see `_hamming.c`. Arrays are C-contiguous."""
 
 from collections.abc import Sequence
+from typing import Any
 
-from typing_extensions import Buffer
+from numpy.typing import NDArray
 
+_Array = NDArray[Any]
 _Found = tuple[bytes, bytes, bytes]  # counts int64, distances int32, indices int64
 
 def variants() -> list[str]: ...
-def matrix(variant: str, a: Buffer, b: Buffer, width: int, distances: Buffer, /) -> None: ...
+def matrix(variant: str, a: _Array, b: _Array, width: int, distances: _Array, /) -> None: ...
 def top_k(
     variant: str,
     tables: bool,
-    queries: Buffer,
-    rows: Buffer,
+    queries: _Array,
+    rows: _Array,
     width: int,
     k: int,
-    distances: Buffer,
-    indices: Buffer,
+    distances: _Array,
+    indices: _Array,
     /,
 ) -> None: ...
 def within(
-    variant: str, tables: bool, queries: Buffer, rows: Buffer, width: int, radius: int, /
+    variant: str, tables: bool, queries: _Array, rows: _Array, width: int, radius: int, /
 ) -> _Found: ...
 def sort_into_buckets(
-    keys: Buffer, offsets: Buffer, ids: Buffer, rows: Buffer, sorted: Buffer, width: int, /
+    keys: _Array, offsets: _Array, ids: _Array, rows: _Array, sorted: _Array, width: int, /
 ) -> None: ...
 def index_search(
     variant: str,
-    queries: Buffer,
-    rows: Buffer,
+    queries: _Array,
+    rows: _Array,
     width: int,
-    keys: Buffer,
-    tables: Sequence[tuple[int, Buffer, Buffer, Buffer, Buffer]],
-    partition: int,
-    most_steps: int,
+    keys: _Array,
+    tables: Sequence[tuple[int, _Array, _Array, _Array, _Array]],
     k: int,
     radius: int,
     row_cost: float,
     bucket_cost: float,
-    done: Buffer,
+    done: _Array,
     /,
 ) -> _Found: ...
 def list_search(
     variant: str,
-    queries: Buffer,
-    rows: Buffer,
+    queries: _Array,
+    rows: _Array,
     width: int,
-    probes: Buffer,
-    offsets: Buffer,
-    ids: Buffer,
+    probes: _Array,
+    offsets: _Array,
+    ids: _Array,
     k: int,
     /,
 ) -> _Found: ...

@@ -127,25 +127,38 @@ NEAR(32)
 
 /* ------------------------------------------------------------------ by rows */
 
-TARGET RARE void NAME(keep_block)(const uint8_t *near, const uint8_t *query, const uint8_t *rows,
-                                  size_t width, size_t first, Answer *answer) {
-    for (size_t i = 0; i < ISA_BLOCK; i++) {
+/* Keep what is near of rows from..ISA_BLOCK of a block. */
+TARGET RARE void NAME(keep_block)(const uint8_t *near, size_t from, const uint8_t *query,
+                                  const uint8_t *rows, size_t width, size_t first,
+                                  Answer *answer) {
+    for (size_t i = from; i < ISA_BLOCK; i++) {
         if (near[i] >= answer->accept) continue;
         uint32_t d = near[i] < 255 ? near[i] : NAME(distance)(query, rows + i * width, width);
         if (d < answer->accept) keep(answer, d, first + i);
     }
 }
 
+/* n rows, the first of which has the index `first`. What is left of the last block is looked at
+   together with rows before it, where `before` says that there are enough. */
 #define ROWS(WIDTH)                                                                             \
     TARGET static void NAME(rows_##WIDTH)(const uint8_t *query, const uint8_t *rows, size_t n,  \
-                                          size_t width, size_t first, Answer *answer) {         \
+                                          size_t width, size_t first, size_t before,            \
+                                          Answer *answer) {                                     \
         uint8_t near[ISA_BLOCK];                                                                \
         size_t i = 0;                                                                           \
         (void)width;                                                                            \
         for (; i + ISA_BLOCK <= n && answer->accept; i += ISA_BLOCK) {                          \
             unsigned most = answer->accept <= 255 ? answer->accept - 1 : 255;                   \
             if (NAME(near_##WIDTH)(query, rows + i * WIDTH, most, near))                        \
-                NAME(keep_block)(near, query, rows + i * WIDTH, WIDTH, first + i, answer);      \
+                NAME(keep_block)(near, 0, query, rows + i * WIDTH, WIDTH, first + i, answer);   \
+        }                                                                                       \
+        if (n - i >= ISA_BLOCK / 4 && before + n >= ISA_BLOCK && answer->accept) {              \
+            size_t seen = ISA_BLOCK - (n - i);                                                  \
+            const uint8_t *block = rows + i * WIDTH - seen * WIDTH;                             \
+            unsigned most = answer->accept <= 255 ? answer->accept - 1 : 255;                   \
+            if (NAME(near_##WIDTH)(query, block, most, near))                                   \
+                NAME(keep_block)(near, seen, query, block, WIDTH, first + i - seen, answer);    \
+            return;                                                                             \
         }                                                                                       \
         for (; i < n; i++) {                                                                    \
             uint32_t d = NAME(distance)(query, rows + i * WIDTH, WIDTH);                        \
@@ -166,22 +179,35 @@ ROWS(32)
 #endif
 
 TARGET static void NAME(rows_wide)(const uint8_t *query, const uint8_t *rows, size_t n,
-                                   size_t width, size_t first, Answer *answer) {
+                                   size_t width, size_t first, size_t before, Answer *answer) {
+    (void)before;
     for (size_t i = 0; i < n; i++) {
         uint32_t d = LONG_DISTANCE(query, rows + i * width, width);
         if (d < answer->accept) keep(answer, d, first + i);
     }
 }
 
-TARGET static void NAME(matrix)(const uint8_t *query, const uint8_t *rows, size_t n, size_t width,
-                                int32_t *distances) {
-    if (width == 8) {
-        for (size_t i = 0; i < n; i++) distances[i] = (int32_t)NAME(distance)(query, rows + 8 * i, 8);
-    } else {
-        for (size_t i = 0; i < n; i++)
-            distances[i] = (int32_t)LONG_DISTANCE(query, rows + i * width, width);
+#define DISTANCES(WIDTH)                                                                        \
+    for (; i + ISA_BLOCK <= n; i += ISA_BLOCK) {                                                \
+        NAME(near_##WIDTH)(query, rows + i * WIDTH, 255, near);                                 \
+        for (size_t j = 0; j < ISA_BLOCK; j++)                                                  \
+            distances[i + j] =                                                                  \
+                near[j] < 255 ? near[j]                                                         \
+                              : (uint16_t)NAME(distance)(query, rows + (i + j) * WIDTH, WIDTH); \
     }
+
+TARGET static void NAME(distances)(const uint8_t *query, const uint8_t *rows, size_t n,
+                                   size_t width, uint16_t *distances) {
+    uint8_t near[ISA_BLOCK];
+    size_t i = 0;
+    if (width == 2) DISTANCES(2)
+    if (width == 4) DISTANCES(4)
+    if (width == 8) DISTANCES(8)
+    if (width == 16) DISTANCES(16)
+    if (width == 32) DISTANCES(32)
+    for (; i < n; i++) distances[i] = (uint16_t)LONG_DISTANCE(query, rows + i * width, width);
 }
+#undef DISTANCES
 
 /* Rows of a bucket that are looked up by their ids. */
 TARGET static void NAME(look_up)(const Probe *p, size_t from, size_t to, Answer *answer) {

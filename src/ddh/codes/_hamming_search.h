@@ -4,23 +4,23 @@
 /* ------------------------------------------------------------------ instruction sets */
 
 typedef void (*RowsFunction)(const uint8_t *query, const uint8_t *rows, size_t n, size_t width,
-                             size_t first, Answer *answer);
+                             size_t first, size_t before, Answer *answer);
 typedef void (*TablesFunction)(Group *group, const uint8_t *rows, size_t n, size_t first);
 typedef void (*LookUpFunction)(const Probe *probe, size_t from, size_t to, Answer *answer);
-typedef void (*MatrixFunction)(const uint8_t *query, const uint8_t *rows, size_t n, size_t width,
-                               int32_t *distances);
+typedef void (*DistancesFunction)(const uint8_t *query, const uint8_t *rows, size_t n,
+                                  size_t width, uint16_t *distances);
 
 typedef struct {
     const char *name;
     RowsFunction rows[6];
     TablesFunction tables[4]; /* 2, 4 and 8 bytes, and more of them in slices */
     LookUpFunction look_up;
-    MatrixFunction matrix;
+    DistancesFunction distances;
 } Variant;
 
 #define VARIANT(isa, ...) \
     {#isa, {rows_2_##isa, rows_4_##isa, rows_8_##isa, rows_16_##isa, rows_32_##isa, \
-            rows_wide_##isa}, {__VA_ARGS__}, look_up_##isa, matrix_##isa}
+            rows_wide_##isa}, {__VA_ARGS__}, look_up_##isa, distances_##isa}
 #define TABLES(isa) tables_2_##isa, tables_4_##isa, tables_8_##isa, tables_sliced_##isa
 #define NO_TABLES NULL, NULL, NULL, NULL
 
@@ -103,9 +103,11 @@ static int runs_here(const Variant *variant) {
 /* ------------------------------------------------------------------ one call: many answers */
 
 #define GROUP 128         /* queries that are answered at once */
+#define PLACED_SHARE 64   /* more rows than one of so many: not worth turning any away */
 #define SAMPLE_SHARE 128  /* one row of so many tells how near the k nearest will be */
 #define SAMPLE_LEAST 4    /* rows of the sample that must be nearer than a guess */
 #define SAMPLE_QUERIES 16 /* worth the reading of the sample */
+#define GUESSED_K 64      /* for fewer rows, what the first buckets hold tells as much */
 
 typedef struct {
     const Variant *variant;
@@ -188,6 +190,29 @@ static const uint8_t *tile_at(Call *c, size_t first, size_t n) {
     return c->padded_rows;
 }
 
+/* Rows by their keys, equal keys by index: a counting sort. offsets has one entry more than there
+   are buckets; `sorted` is filled with the rows, padded, unless it is NULL. 0: a key is too large. */
+static int sort_into_buckets(const uint32_t *keys, size_t n, size_t buckets, uint32_t *offsets,
+                             uint32_t *ids, const uint8_t *rows, uint8_t *sorted, size_t width) {
+    size_t padded = padded_width(width);
+    memset(offsets, 0, (buckets + 1) * sizeof *offsets);
+    for (size_t i = 0; i < n; i++) {
+        if (keys[i] >= buckets) return 0;
+        offsets[keys[i]]++;
+    }
+    uint32_t end = 0;
+    for (size_t b = 0; b <= buckets; b++) {
+        end += offsets[b];
+        offsets[b] = end;
+    }
+    for (size_t i = n; i-- > 0;) { /* from behind: what is left are the starts */
+        uint32_t at = --offsets[keys[i]];
+        ids[at] = (uint32_t)i;
+        if (sorted) pad(sorted + at * padded, padded, rows + i * width, width, 1);
+    }
+    return 1;
+}
+
 /* ------------------------------------------------------------------ scans */
 
 static void scan_rows(Call *c, size_t from, size_t to) {
@@ -200,7 +225,7 @@ static void scan_rows(Call *c, size_t from, size_t to) {
         const uint8_t *rows = tile_at(c, first, n);
         for (size_t i = from; i < to; i++)
             if (c->answers[i].accept)
-                scan(queries + i * padded, rows, n, padded, first, &c->answers[i]);
+                scan(queries + i * padded, rows, n, padded, first, 0, &c->answers[i]);
     }
 }
 
@@ -226,7 +251,7 @@ static void scan_group(Call *c, Group *g, size_t from) {
             by_table(g, rows, n, first);
         } else {
             for (size_t i = 0; i < g->count; i++)
-                by_row(g->queries + i * g->width, rows, n, g->width, first, &g->answers[i]);
+                by_row(g->queries + i * g->width, rows, n, g->width, first, 0, &g->answers[i]);
         }
     }
 }
@@ -285,6 +310,36 @@ static int scan_all(Call *c, int tables) {
     return 1;
 }
 
+/* The k nearest rows where k is a good share of them: measure all, count, and put each one in its
+   place. 0: out of memory. */
+static int place_all(Call *c, const uint8_t *queries, size_t count, size_t k, int32_t *distances,
+                     int64_t *indices) {
+    uint16_t *measured = malloc(c->n * sizeof *measured);
+    size_t *places = malloc((8 * c->width + 2) * sizeof *places);
+    for (size_t i = 0; measured && places && i < count; i++, distances += k, indices += k) {
+        c->variant->distances(queries + i * c->width, c->rows, c->n, c->width, measured);
+        memset(places, 0, (8 * c->width + 2) * sizeof *places);
+        for (size_t row = 0; row < c->n; row++) places[measured[row] + 1]++;
+        size_t farthest = 0, last; /* distance, and how many rows there find a place */
+        while (places[farthest] + places[farthest + 1] < k) {
+            farthest++;
+            places[farthest] += places[farthest - 1];
+        }
+        last = k - places[farthest];
+        for (size_t row = 0; row < c->n; row++) {
+            size_t distance = measured[row];
+            if (distance > farthest || (distance == farthest && !last)) continue;
+            last -= distance == farthest;
+            distances[places[distance]] = (int32_t)distance;
+            indices[places[distance]++] = (int64_t)row;
+        }
+    }
+    int done = measured && places;
+    free(measured);
+    free(places);
+    return done;
+}
+
 static int scan(Call *c, int tables);
 
 /* A few rows tell below which distance the k nearest lie, so that most others are turned away
@@ -325,6 +380,7 @@ static int scan(Call *c, int tables) {
 static int scan_for_nearest(Call *c, int tables, const uint8_t *queries, size_t count, size_t k,
                             int32_t *distances, int64_t *indices) {
     size_t room = count < GROUP ? count : GROUP;
+    if (k > c->n / PLACED_SHARE) return place_all(c, queries, count, k, distances, indices);
     if (!open_call(c, room, k)) return 0;
     for (size_t from = 0; from < count; from += room) {
         size_t n = count - from < room ? count - from : room;
@@ -335,48 +391,46 @@ static int scan_for_nearest(Call *c, int tables, const uint8_t *queries, size_t 
     return 1;
 }
 
-static void scan_lists(Call *c, const uint32_t *probes, size_t probe_count, const int64_t *offsets,
-                       const uint32_t *ids) {
-    size_t padded = padded_width(c->width), tile = TILE_BYTES / padded;
+/* Lists of rows, and for each query those it looks through. */
+typedef struct {
+    const int64_t *offsets; /* list i is rows offsets[i]..offsets[i + 1] */
+    size_t count;
+    const uint32_t *ids; /* of the rows */
+    const uint32_t *probes;
+    size_t probe_count; /* of each query */
+} Lists;
+
+/* One list after the other, each for all queries that look through it, while it is in the cache.
+   0: out of memory. */
+static int scan_lists(Call *c, const Lists *lists) {
+    size_t probes = c->count * lists->probe_count, padded = padded_width(c->width);
     RowsFunction scan = c->variant->rows[width_class(c->width)];
-    for (size_t i = 0; i < c->count; i++)
-        for (size_t j = 0; j < probe_count; j++) {
-            size_t list = probes[i * probe_count + j], end = (size_t)offsets[list + 1];
-            for (size_t first = (size_t)offsets[list]; first < end; first += tile) {
-                size_t n = end - first < tile ? end - first : tile;
-                c->answers[i].ids = ids;
-                scan(call_queries(c) + i * padded, tile_at(c, first, n), n, padded, first,
-                     &c->answers[i]);
+    uint32_t *starts = calloc(lists->count + 1, sizeof *starts), *queries = malloc(probes * 4 + 4);
+    int done = starts && queries &&
+               sort_into_buckets(lists->probes, probes, lists->count, starts, queries, NULL, NULL, 1);
+    for (size_t list = 0; done && list < lists->count; list++) {
+        size_t end = (size_t)lists->offsets[list + 1], tile = TILE_BYTES / padded;
+        if (starts[list] == starts[list + 1]) continue;
+        for (size_t first = (size_t)lists->offsets[list], n; first < end; first += n) {
+            n = end - first < tile ? end - first : tile;
+            const uint8_t *rows = tile_at(c, first, n);
+            size_t before = c->padded_rows ? 0 : first;
+            for (size_t i = starts[list]; i < starts[list + 1]; i++) {
+                size_t query = queries[i] / lists->probe_count;
+                c->answers[query].ids = lists->ids;
+                scan(call_queries(c) + query * padded, rows, n, padded, first, before,
+                     &c->answers[query]);
             }
         }
+    }
+    free(starts);
+    free(queries);
+    return done;
 }
 
 /* ------------------------------------------------------------------ buckets */
 
 #define BATCH 32
-
-/* Rows by their keys, equal keys by index: a counting sort. offsets has one entry more than there
-   are buckets; `sorted` is filled with the rows, padded, unless it is NULL. 0: a key is too large. */
-static int sort_into_buckets(const uint32_t *keys, size_t n, size_t buckets, uint32_t *offsets,
-                             uint32_t *ids, const uint8_t *rows, uint8_t *sorted, size_t width) {
-    size_t padded = padded_width(width);
-    memset(offsets, 0, (buckets + 1) * sizeof *offsets);
-    for (size_t i = 0; i < n; i++) {
-        if (keys[i] >= buckets) return 0;
-        offsets[keys[i]]++;
-    }
-    uint32_t end = 0;
-    for (size_t b = 0; b <= buckets; b++) {
-        end += offsets[b];
-        offsets[b] = end;
-    }
-    for (size_t i = n; i-- > 0;) { /* from behind: what is left are the starts */
-        uint32_t at = --offsets[keys[i]];
-        ids[at] = (uint32_t)i;
-        if (sorted) pad(sorted + at * padded, padded, rows + i * width, width, 1);
-    }
-    return 1;
-}
 
 static void visit_bucket(const Variant *variant, const Probe *p, size_t from, size_t to,
                          Answer *answer) {
@@ -390,7 +444,7 @@ static void visit_bucket(const Variant *variant, const Probe *p, size_t from, si
     answer->probe = p;
     if (table->rows)
         variant->rows[width_class(p->width)](p->query, table->rows + from * p->width, to - from,
-                                             p->width, from, answer);
+                                             p->width, from, from, answer);
     else
         variant->look_up(p, from, to, answer);
 }
@@ -438,8 +492,6 @@ static double choose(int n, uint32_t r) {
 /* How to search in buckets. */
 typedef struct {
     uint32_t radius;              /* of the rows that are wanted, where there is no k */
-    size_t partition;             /* tables that make up a whole code; there may be several such sets */
-    uint32_t most_steps;          /* between substrings; larger ones are left out */
     double row_cost, bucket_cost; /* in units of one row's share of a scan */
 } Plan;
 
@@ -447,7 +499,7 @@ typedef struct {
 static int search_buckets(const Variant *variant, Probe *p, const uint32_t *keys, size_t n,
                           const Plan *plan, Answer *answer) {
     double spent = 0;
-    for (uint32_t step = 0; step <= plan->most_steps; step++) {
+    for (uint32_t step = 0;; step++) {
         int any = 0;
         for (size_t t = 0; t < p->table_count; t++) {
             int bits = p->tables[t].bits;
@@ -459,14 +511,12 @@ static int search_buckets(const Variant *variant, Probe *p, const uint32_t *keys
             spent += plan->bucket_cost * buckets;
             if (spent + plan->row_cost * share * (double)n > (double)n) return 0;
             spent += plan->row_cost * (double)probe_step(variant, p, keys[t], answer);
-            /* All rows this near have been found, see _hamming.c. */
-            size_t reached = plan->partition * step + (t < plan->partition ? t : plan->partition - 1);
+            size_t reached = p->table_count * step + t; /* all rows this near have been found */
             if (answer->counts ? answer->below >= answer->k && answer->limit <= reached + 1
                                : plan->radius <= reached)
                 return 1;
             if (spent > (double)n) return 0;
         }
-        if (!any) break;
+        if (!any) return !answer->counts || answer->below >= answer->k; /* a guess may be too low */
     }
-    return !answer->counts || answer->below >= answer->k;
 }

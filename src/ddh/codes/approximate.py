@@ -20,8 +20,9 @@ _FEWEST_ROWS = 10_000  # below, a scan takes no time
 _MOST_ROWS = 1 << 31
 _TRAINING_ROWS_PER_LIST = 64
 _ROUNDS = 8
-_TRIAL_QUERIES, _TRIAL_NEIGHBOURS = 512, 10
-_QUERIES_AT_ONCE = 256
+_TRIAL_QUERIES, _TRIAL_NEIGHBOURS = 2048, 10
+_SAFETY = 0.25  # share of the misses allowed that is held back, because a trial is a sample
+_QUERIES_AT_ONCE = 2048
 
 
 def _majority(codes: Codes, lists: NDArray[np.int64], centres: Codes) -> Codes:
@@ -49,14 +50,19 @@ def _centres(database: Codes, lists: int, rng: np.random.Generator, threads: int
     return centres
 
 
+def _list_count(rows: int) -> int:
+    """About twice the square root: then centres and rows of lists are about as much work."""
+    return 1 << round(np.log2(rows) / 2 + 1)
+
+
 class ApproximateIndex:
     """Rows of packed codes in lists, for search that finds nearly all of the nearest rows.
 
     `recall` is the share of the ten nearest rows that is to be found; `probes`, the number of
-    lists looked through, is set so that it is reached for rows of the database, and `measured_recall`
-    says what was. Queries unlike the database may find less. Where lists would not be faster
-    (few rows, or codes without structure), `probes` is 0 and every search is an exact scan.
-    Memory: the rows once more, and 4 bytes each.
+    lists looked through, is set so that it is reached for rows of the database, and
+    `measured_recall` says what was. Queries unlike the database may find less. Where lists would
+    not be faster (few rows, or codes without structure), `probes` is 0 and every search is an
+    exact scan. Memory: the rows once more, and 4 bytes each.
     """
 
     def __init__(
@@ -78,7 +84,7 @@ class ApproximateIndex:
             return
         threads = thread_count(threads)
         rng = np.random.default_rng(seed)
-        self.centres = _centres(self.database, 1 << round(np.log2(n) / 2), rng, threads)
+        self.centres = _centres(self.database, _list_count(n), rng, threads)
         nearest = scan.search(self.database, self.centres, 1, threads).indices[:, 0]
         self._ids = np.argsort(nearest, kind="stable").astype(np.uint32)
         self._rows = self.database[self._ids]
@@ -183,6 +189,7 @@ class ApproximateIndex:
             both = (near[:, :, None] == true[:, None, :]) & (true != rows[:, None])[:, None, :]
             return float(both.sum() / (true != rows[:, None]).sum())
 
+        recall += _SAFETY * (1 - recall)
         low, high, most = 0, 1, len(self.centres) // 4
         while high < most and found(high) < recall:
             low, high = high, 2 * high

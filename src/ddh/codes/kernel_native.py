@@ -63,9 +63,9 @@ class NativeKernel:
 
     def hamming(self, a: Codes, b: Codes) -> NDArray[np.int32]:
         """All distances between the rows of `a` and those of `b`."""
-        distances = np.empty((len(a), len(b)), dtype=np.int32)
+        distances = np.empty((len(a), len(b)), dtype=np.uint16)
         _hamming.matrix(self.variant, a, b, a.shape[1], distances)
-        return distances
+        return distances.astype(np.int32)
 
     def search(
         self, queries: Codes, database: Codes, k: int, threads: int
