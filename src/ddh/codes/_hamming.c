@@ -17,15 +17,16 @@
    integers) and so knows at any time the distance at which a row is too far to enter.
 
    This file is the door to Python. _hamming_answers.h has the parts that know no instruction
-   set, _hamming_isa.h the loops, compiled once for each instruction set (x86: _hamming_x86.h),
-   and _hamming_search.h puts them together. Which instruction set runs is chosen by the caller
-   from variants(). */
+   set, _hamming_isa.h the loops, compiled once for each instruction set (x86: _hamming_x86.h);
+   _hamming_scan.h and _hamming_buckets.h put them together. Which instruction set runs is chosen
+   by the caller from variants(). */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
 #include "_hamming_answers.h"
-#include "_hamming_search.h"
+#include "_hamming_scan.h"
+#include "_hamming_buckets.h"
 
 static int check(int condition, const char *message) {
     if (!condition) PyErr_SetString(PyExc_ValueError, message);
@@ -388,6 +389,29 @@ static PyObject *py_sort_into_buckets(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+PyDoc_STRVAR(count_doc,
+             "count_ones(variant, data, turns)\n--\n\n"
+             "Count the ones of data XOR a constant, in blocks of 1,024 bytes, so many times: how fast\n"
+             "that goes is the limit of a search that counts bits.");
+
+static PyObject *py_count_ones(PyObject *self, PyObject *args) {
+    const char *name;
+    const Variant *variant;
+    Py_buffer data;
+    Py_ssize_t turns;
+    uint64_t sum = 0;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "sy*n", &name, &data, &turns)) return NULL;
+    if ((variant = variant_named(name))) {
+        Py_BEGIN_ALLOW_THREADS
+        for (Py_ssize_t i = 0; i < turns; i++)
+            sum += variant->ones_of_blocks(data.buf, (size_t)data.len / ONES_BLOCK);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&data);
+    return variant ? PyLong_FromUnsignedLongLong(sum) : NULL;
+}
+
 static PyMethodDef METHODS[] = {
     {"variants", py_variants, METH_NOARGS, "Names of the instruction sets that run here, best first."},
     {"top_k", py_top_k, METH_VARARGS, top_k_doc},
@@ -396,6 +420,7 @@ static PyMethodDef METHODS[] = {
     {"sort_into_buckets", py_sort_into_buckets, METH_VARARGS, sort_doc},
     {"list_search", py_list_search, METH_VARARGS, list_search_doc},
     {"matrix", py_matrix, METH_VARARGS, matrix_doc},
+    {"count_ones", py_count_ones, METH_VARARGS, count_doc},
     {NULL, NULL, 0, NULL},
 };
 

@@ -39,6 +39,7 @@
 #define SLICE 8            /* bytes of a code whose tables are used in one pass */
 #define MAX_LINE 64        /* bytes of a table's line: two queries to a byte */
 #define MAX_TABLES 512     /* of a multi-index: one for each byte of the longest code */
+#define ONES_BLOCK 1024    /* bytes that the measure of popcounts takes at once */
 #define ANY_DISTANCE 8192  /* above every distance, codes have 4,096 bits or less */
 
 /* ------------------------------------------------------------------ codes of any width */

@@ -84,10 +84,28 @@ NEAR(32, NAME(long_sixteen), vld1q_u8(query), vld1q_u8(query + 16))
 #undef NEAR
 
 INLINE uint32_t NAME(long_distance)(const uint8_t *a, const uint8_t *b, size_t width) {
-    uint16x8_t sums = vdupq_n_u16(0);
+    uint8x16_t sums[4]; /* a byte of a sum is 64 at most: codes have 512 bytes or less */
     size_t i = 0;
-    for (; i + 16 <= width; i += 16) sums = vpadalq_u8(sums, NAME(bits)(vld1q_u8(a + i), b + i));
-    return vaddlvq_u16(sums) + NAME(distance)(a + i, b + i, width - i);
+    UNROLL for (int j = 0; j < 4; j++) sums[j] = vdupq_n_u8(0);
+    for (; i + 64 <= width; i += 64)
+        UNROLL for (int j = 0; j < 4; j++)
+            sums[j] = vaddq_u8(sums[j], NAME(bits)(vld1q_u8(a + i + 16 * j), b + i + 16 * j));
+    for (; i + 16 <= width; i += 16)
+        sums[0] = vaddq_u8(sums[0], NAME(bits)(vld1q_u8(a + i), b + i));
+    uint16x8_t all = vpaddlq_u8(vaddq_u8(sums[0], sums[1]));
+    return vaddlvq_u16(vpadalq_u8(all, vaddq_u8(sums[2], sums[3]))) +
+           NAME(distance)(a + i, b + i, width - i);
+}
+
+/* XOR, popcount and nothing else. */
+INLINE uint32_t NAME(ones_of_block)(const uint8_t *bytes) {
+    uint8x16_t key = vdupq_n_u8(0x5a), sums[4];
+    UNROLL for (int j = 0; j < 4; j++) sums[j] = vdupq_n_u8(0);
+    for (int i = 0; i < ONES_BLOCK; i += 64)
+        UNROLL for (int j = 0; j < 4; j++)
+            sums[j] = vaddq_u8(sums[j], NAME(bits)(key, bytes + i + 16 * j));
+    uint16x8_t all = vpadalq_u8(vpaddlq_u8(sums[0]), sums[1]);
+    return vaddlvq_u16(vpadalq_u8(vpadalq_u8(all, sums[2]), sums[3]));
 }
 
 typedef uint8x16_t NAME(Vector);
@@ -122,6 +140,13 @@ NEAR(8)
 NEAR(16)
 NEAR(32)
 #undef NEAR
+
+TARGET INLINE uint32_t NAME(ones_of_block)(const uint8_t *bytes) {
+    uint32_t sum = 0;
+    for (int i = 0; i < ONES_BLOCK; i += 8)
+        sum += NAME(ones)(word_at(bytes + i) ^ 0x5a5a5a5a5a5a5a5au);
+    return sum;
+}
 
 #endif
 
@@ -208,6 +233,13 @@ TARGET static void NAME(distances)(const uint8_t *query, const uint8_t *rows, si
     for (; i < n; i++) distances[i] = (uint16_t)LONG_DISTANCE(query, rows + i * width, width);
 }
 #undef DISTANCES
+
+/* The measure of this processor's popcounts, for the bench. */
+TARGET static uint64_t NAME(ones_of_blocks)(const uint8_t *bytes, size_t blocks) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < blocks; i++) sum += NAME(ones_of_block)(bytes + ONES_BLOCK * i);
+    return sum;
+}
 
 /* Rows of a bucket that are looked up by their ids. */
 TARGET static void NAME(look_up)(const Probe *p, size_t from, size_t to, Answer *answer) {

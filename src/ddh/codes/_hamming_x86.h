@@ -70,6 +70,19 @@ TARGET INLINE uint32_t NAME(long_distance)(const uint8_t *a, const uint8_t *b, s
            NAME(distance)(a + i, b + i, width - i);
 }
 
+TARGET INLINE uint32_t NAME(ones_of_block)(const uint8_t *bytes) {
+    __m256i sums = _mm256_setzero_si256(), key = _mm256_set1_epi8(0x5a);
+    uint64_t parts[4];
+    for (int i = 0; i < ONES_BLOCK; i += 512) { /* a byte of part is 128 at most */
+        __m256i part = _mm256_setzero_si256();
+        UNROLL for (int j = 0; j < 16; j++)
+            part = _mm256_add_epi8(part, NAME(bits)(key, bytes + i + 32 * j));
+        sums = _mm256_add_epi64(sums, _mm256_sad_epu8(part, _mm256_setzero_si256()));
+    }
+    STORE(parts, sums);
+    return (uint32_t)(parts[0] + parts[1] + parts[2] + parts[3]);
+}
+
 #else /* AVX-512 with VPOPCNTDQ and BITALG */
 
 TARGET INLINE __m512i NAME(difference)(__m512i query, const uint8_t *rows) {
@@ -123,6 +136,13 @@ TARGET INLINE uint32_t NAME(long_distance)(const uint8_t *a, const uint8_t *b, s
     for (; i + 64 <= width; i += 64)
         sums = _mm512_add_epi64(sums, NAME(words)(_mm512_loadu_si512(a + i), b + i));
     return (uint32_t)_mm512_reduce_add_epi64(sums) + NAME(distance)(a + i, b + i, width - i);
+}
+
+TARGET INLINE uint32_t NAME(ones_of_block)(const uint8_t *bytes) {
+    __m512i sums = _mm512_setzero_si512(), key = _mm512_set1_epi8(0x5a);
+    for (int i = 0; i < ONES_BLOCK; i += 64)
+        sums = _mm512_add_epi64(sums, NAME(words)(key, bytes + i));
+    return (uint32_t)_mm512_reduce_add_epi64(sums);
 }
 
 #endif
