@@ -40,7 +40,7 @@ def test_directions_by_the_algorithm_on_dense_matrices(data):
 
 
 def test_pairs_that_are_wrong_gain_weight():
-    S = np.array([[1, 1, -1], [1, 1, -1], [-1, -1, 1]], np.float32)
+    S = np.array([[1, 1, -1], [1, 1, -1], [-1, -1, 1]], float)
     T = violations(np.array([2.0, -1.0, 0.5]), S)
     # rows 0 and 1 belong together and are apart; rows 0 and 2 do not and are together
     np.testing.assert_allclose(T, [[0, -0.5, 0.25], [-0.5, 0, 0], [0.25, 0, 0]])

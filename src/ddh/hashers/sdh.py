@@ -20,7 +20,8 @@ class SDH(Hasher):
     classifier W, the codes B (one bit of all rows at a time, exactly: Eq. 12) and the hash
     functions P on Gaussian kernels Phi with `anchors` random rows. Encoding is sgn(Phi P) for all
     rows, training rows included. The kernel is exp(-||x - a||^2 / (2 width)); `width=None` takes
-    the mean squared distance. Labels may be several a row. Rows of class -1 are left out.
+    half the mean squared distance, close to the authors' 0.4^2 for features of length 1. Rows
+    may have several labels; those of class -1 are left out. More bits than dimensions are fine.
     Memory: n x anchors in float32.
     """
 
@@ -66,7 +67,8 @@ class SDH(Hasher):
         Y = indicators(y)[rows]
         self.mean_ = column_means(X)
         self.anchors_ = draw_anchors(X, self.mean_, self.anchors, rng)
-        self.width_ = self.width or mean_squared_distance(X, self.mean_, self.anchors_)
+        mean_squared = mean_squared_distance(X, self.mean_, self.anchors_)
+        self.width_ = self.width or mean_squared / 2
         Phi = self._kernel_float32(X)
         B = np.where(rng.standard_normal((len(X), self.bits)) >= 0, 1, -1).astype(np.float32)
         hash_functions = Ridge(Phi, self.hash_ridge)

@@ -66,7 +66,7 @@ class SPLH(LinearHasher):
             W, self.thresholds_ = self._fit_unlabelled(X, data_term)
         else:
             rows = labelled_rows(y, self.labelled, rng)
-            S = PairSimilarity(indicators(y)[rows]).dense()
+            S = PairSimilarity(indicators(y)[rows]).dense().astype(np.float64)
             W = self._fit_labelled(X[rows] - self.mean_, S, data_term)
             self.thresholds_ = np.zeros(self.bits)
         self.projection_ = without_empty_columns(W, data_term)
@@ -75,7 +75,7 @@ class SPLH(LinearHasher):
         return track(range(self.bits), "Sequential projections", unit="bit")
 
     def _fit_labelled(
-        self, X_l: NDArray[np.float64], S: NDArray[np.float32], data_term: NDArray[np.float64]
+        self, X_l: NDArray[np.float64], S: NDArray[np.float64], data_term: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         W = np.zeros((X_l.shape[1], self.bits))
         weights = S.copy()
@@ -112,7 +112,7 @@ class SPLH(LinearHasher):
 
 
 def top_direction(
-    X_l: NDArray[np.float64], weights: NDArray[np.float32], data_term: NDArray[np.float64]
+    X_l: NDArray[np.float64], weights: NDArray[np.float64], data_term: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Top eigenvector of X_l^T weights X_l / l^2 + data_term, which is never formed."""
 
@@ -122,12 +122,12 @@ def top_direction(
     return top_eigenvector(product, X_l.shape[1])
 
 
-def violations(projected: NDArray[np.float64], S: NDArray[np.float32]) -> NDArray[np.float32]:
+def violations(projected: NDArray[np.float64], S: NDArray[np.float64]) -> NDArray[np.float64]:
     """T: products of projections, scaled to [-1, 1], where their sign contradicts S; else 0."""
     largest = np.abs(projected).max()
-    scaled = (projected / largest if largest > 0 else projected).astype(np.float32)
+    scaled = projected / largest if largest > 0 else projected
     products = np.outer(scaled, scaled)
-    return np.where(products * S < 0, products, np.float32(0))
+    return np.where(products * S < 0, products, 0.0)
 
 
 def deflate(matrix: NDArray[np.float64], w: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -36,7 +36,7 @@ class SSH(LinearHasher):
         self,
         bits: int = 64,
         *,
-        eta: float = 1.0,
+        eta: float = 0.01,
         orthogonal: bool = False,
         labelled: int = 5000,
         random_state: int | None = 0,
@@ -60,14 +60,18 @@ class SSH(LinearHasher):
 
 
 def projections(M: NDArray[np.float64], bits: int, orthogonal: bool) -> NDArray[np.float64]:
-    """Top eigenvectors U of M, or L U with L the Cholesky factor of I + M / rho.
-
-    rho must exceed -lambda_min(M) for the factor to exist; 1.1 max |lambda| does, whatever the
-    scale of the features.
-    """
+    """Top eigenvectors U of M, or L U with L the Cholesky factor of I + M / rho."""
     values, vectors = scipy.linalg.eigh(M)
     U = fix_signs(vectors[:, ::-1][:, :bits])
-    largest = np.abs(values).max()
-    if orthogonal or largest == 0:
+    if orthogonal or values[-1] <= 0:
         return U
-    return scipy.linalg.cholesky(np.eye(len(M)) + M / (1.1 * largest), lower=True) @ U
+    rho = relaxation(values[0], values[-1])
+    return scipy.linalg.cholesky(np.eye(len(M)) + M / rho, lower=True) @ U
+
+
+def relaxation(smallest: float, largest: float) -> float:
+    """rho: just above -lambda_min, where the factor exists (Sec. 3.4), and above rounding.
+
+    The larger rho is, the closer the directions are to orthogonal ones, whose later bits are poor.
+    """
+    return max(-1.1 * smallest, 1e-3 * largest)
