@@ -35,7 +35,7 @@
 #endif
 
 #define TILE_BYTES 32768   /* of rows: half of a first cache */
-#define TABLE_ROWS 1024    /* rows between two looks at another slice of a table */
+#define TABLE_ROWS 2048    /* rows between two looks at another slice of a table */
 #define SLICE 8            /* bytes of a code whose tables are used in one pass */
 #define MAX_LINE 64        /* bytes of a table's line: two queries to a byte */
 #define MAX_TABLES 512     /* of a multi-index: one for each byte of the longest code */

@@ -105,7 +105,7 @@ static int runs_here(const Variant *variant) {
 
 #define GROUP 128         /* queries that are answered at once */
 #define PLACED_SHARE 64   /* more rows than one of so many: not worth turning any away */
-#define SAMPLE_SHARE 128  /* one row of so many tells how near the k nearest will be */
+#define SAMPLE_SHARE 256  /* one row of so many tells how near the k nearest will be */
 #define SAMPLE_LEAST 4    /* rows of the sample that must be nearer than a guess */
 #define SAMPLE_QUERIES 16 /* worth the reading of the sample */
 
@@ -139,7 +139,7 @@ static int open_call(Call *c, size_t room, size_t k) {
     c->answers = calloc(room, sizeof *c->answers);
     if (padded != c->width) {
         c->padded_queries = malloc(room * padded);
-        c->padded_rows = malloc(TILE_BYTES);
+        c->padded_rows = malloc(TILE_BYTES > 32 * TABLE_ROWS ? TILE_BYTES : 32 * TABLE_ROWS);
         if (!c->padded_queries || !c->padded_rows) return 0;
     }
     if (!c->answers || !k) return c->answers != NULL;
