@@ -80,6 +80,29 @@ def test_what_learns_is_what_the_depth_says() -> None:
     assert changed["network"] == {"conv1", "bn1", "layer1", "layer2", "layer3", "layer4"}
 
 
+@pytest.mark.parametrize("origin", ["random", "file sha256:0123"])
+def test_trained_weights_keep_their_statistics(
+    origin: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Codes are made with the statistics of the batch norms: trained ones must not drift."""
+    started: dict[str, torch.Tensor] = {}
+
+    def narrow(*_: object) -> ResNet:
+        network = ResNet("resnet18", 8, tiny_stem=True, width=8)
+        network.origin = origin
+        started.update({name: value.clone() for name, value in network.state_dict().items()})
+        return network
+
+    monkeypatch.setattr(deep, "create", narrow)
+    images, y = pictures()
+    model = make("HashNet", depth="network", epochs=1).fit(images, y)
+    ended = state(model)
+    kept = [torch.equal(started[key], ended[key]) for key in ended if "running_mean" in key]
+    assert all(kept) if origin != "random" else not any(kept)
+    assert not torch.equal(started["conv1.weight"], ended["conv1.weight"])
+    assert model._backbone.origin == f"trained from {origin}"
+
+
 def test_the_head_on_images_is_the_method_on_the_features_of_the_images() -> None:
     images, y = pictures()
     model = make("HashNet", epochs=3).fit(images, y)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from ddh.backbones import Backbone, create
 from ddh.codes import code_bytes
@@ -134,6 +134,7 @@ class DeepHasher(ImageHasher):
                 raise InputError(
                     f"depth {self.depth!r} trains a network: fit on images, not on features"
                 )
+            self.skipped_: list[dict[str, Any]] = []
             self._set_backbone(None)
             return super().fit(X, y)
         code_bytes(self.bits)
@@ -250,6 +251,8 @@ class DeepHasher(ImageHasher):
             )
             run.network_rate = self.network_rate
             run.backbone_parameters = prepare(pictures.backbone, self.depth)
+            if pictures.backbone.origin != "random":
+                hold_statistics(pictures.backbone)
             mean, scale = (
                 torch.from_numpy(values.astype(np.float32)).to(features.device)
                 for values in (self.mean_, self.scale_)
@@ -264,6 +267,8 @@ class DeepHasher(ImageHasher):
         return self.epochs or max(10, math.ceil(self.least_steps / steps))
 
     def _check_settings(self) -> None:
+        """Find a wrong setting before the long work, not after it."""
+        choose(self.device)
         if self.hidden is not None and any(width < 1 for width in self.hidden):
             raise InputError(f"hidden holds widths of layers, 1 or more each, not {self.hidden}")
         if self.depth not in DEPTHS:
@@ -327,6 +332,8 @@ class DeepHasher(ImageHasher):
         }
         rest = {name: array for name, array in arrays.items() if not name.startswith(LAYERS)}
         super()._restore(scalars, rest)
+        if self.hidden is not None:
+            self.hidden = tuple(self.hidden)  # JSON knows lists only
         with torch.device("meta"):  # no memory, and no draw from the random generator
             layers = self._layers(self.n_features_in_)
         try:
@@ -336,3 +343,14 @@ class DeepHasher(ImageHasher):
                 f"the layers of this {type(self).__name__} do not fit: {error}"
             ) from error
         self.layers_ = layers.double().requires_grad_(False)
+
+
+def hold_statistics(backbone: Backbone) -> None:
+    """Batch norms keep the statistics of the trained weights they came with.
+
+    Codes are made with these, and a short training on batches of its own statistics would end
+    with features that the hash layer has not seen. Random weights have no statistics to keep.
+    """
+    for module in backbone.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.eval()

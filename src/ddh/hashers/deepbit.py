@@ -108,6 +108,7 @@ class DeepBit(DeepHasher):
         return CompactBits()
 
     def _finish(self, run: Run, features: Tensor, pictures: Pictures | None) -> None:
+        self.stage2_losses_ = np.zeros(0)
         if pictures is not None:
             self.stage2_losses_ = self._second_stage(run, features, pictures)
         threshold = run.layers.apply_to_all(features).mean()

@@ -54,6 +54,7 @@ class DPSH(DeepHasher):
     paper = "Li, Wang & Kang, Deep supervised hashing with pairwise labels, IJCAI"
     year = 2016
 
+    learning_rate: float = 3e-3
     eta: float = 0.1
 
     def _objective(self, layers: HashLayers, features: Tensor, labels: Tensor | None) -> Objective:

@@ -135,11 +135,19 @@ def _rebuilt(described: dict[str, Any], arrays: storage.Arrays) -> Backbone:
 
 @contextmanager
 def work_folder(folder: Path | None, resume: bool) -> Iterator[Path | None]:
-    """Remove the folder of a run that has ended; refuse one that holds another run's work."""
-    if folder is not None and folder.exists() and any(folder.iterdir()) and not resume:
+    """A folder that is there during the run and gone after it; refuse another run's work."""
+    if folder is None:
+        yield None
+        return
+    if folder.exists() and any(folder.iterdir()) and not resume:
         raise InputError(
             f"{folder} holds the work of an interrupted run: resume it, or delete the folder"
         )
-    yield folder
-    if folder is not None:
-        shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield folder
+    except BaseException:
+        if not any(folder.iterdir()):
+            folder.rmdir()  # nothing to resume
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
