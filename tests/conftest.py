@@ -9,6 +9,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 ARCHIVES = ROOT.parent / "shared" / "data"
+# The commands read DDH_DATA too: taken away here, so that no test depends on who runs it.
+GIVEN_DATA = os.environ.pop("DDH_DATA", None)
 
 
 @pytest.fixture(scope="session")
@@ -18,9 +20,8 @@ def repository() -> Path:
 
 def _unpacked(name: str, folder: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data set from the folder DDH_DATA, or unpacked from the archives beside the checkout."""
-    given = os.environ.get("DDH_DATA")
-    if given and (Path(given) / folder).is_dir():
-        return Path(given) / folder
+    if GIVEN_DATA and (Path(GIVEN_DATA) / folder).is_dir():
+        return Path(GIVEN_DATA) / folder
     if not (ARCHIVES / "unpack.py").is_file():
         pytest.skip(f"the real {name} images are not here: set DDH_DATA to a folder with {folder}")
     target = tmp_path_factory.mktemp("data")
