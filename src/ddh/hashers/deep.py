@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from ddh.backbones import Backbone, create
 from ddh.codes import code_bytes
@@ -251,8 +251,6 @@ class DeepHasher(ImageHasher):
             )
             run.network_rate = self.network_rate
             run.backbone_parameters = prepare(pictures.backbone, self.depth)
-            if pictures.backbone.origin != "random":
-                hold_statistics(pictures.backbone)
             mean, scale = (
                 torch.from_numpy(values.astype(np.float32)).to(features.device)
                 for values in (self.mean_, self.scale_)
@@ -343,14 +341,3 @@ class DeepHasher(ImageHasher):
                 f"the layers of this {type(self).__name__} do not fit: {error}"
             ) from error
         self.layers_ = layers.double().requires_grad_(False)
-
-
-def hold_statistics(backbone: Backbone) -> None:
-    """Batch norms keep the statistics of the trained weights they came with.
-
-    Codes are made with these, and a short training on batches of its own statistics would end
-    with features that the hash layer has not seen. Random weights have no statistics to keep.
-    """
-    for module in backbone.modules():
-        if isinstance(module, nn.BatchNorm2d):
-            module.eval()

@@ -30,13 +30,19 @@ def trained_modules(backbone: Backbone, depth: Depth) -> list[nn.Module]:
 def prepare(backbone: Backbone, depth: Depth) -> list[nn.Parameter]:
     """Freeze what does not learn; what learns is put in training mode, the rest in evaluation mode.
 
-    Frozen batch norms keep the statistics they came with.
+    Batch norms keep the statistics of the trained weights they came with: codes are made with
+    these, and a short training on statistics of its own batches would end with features that the
+    hashing layer has not seen. Random weights have no statistics to keep.
     """
     backbone.requires_grad_(False).eval()
     parameters: list[nn.Parameter] = []
     for module in trained_modules(backbone, depth):
         module.requires_grad_(True).train()
         parameters.extend(module.parameters())
+    if backbone.origin != "random":
+        for module in backbone.modules():
+            if isinstance(module, nn.BatchNorm2d):
+                module.eval()
     return parameters
 
 
