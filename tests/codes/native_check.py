@@ -63,6 +63,33 @@ def check_search(codes, queries: np.ndarray, database: np.ndarray, ks: list[int]
         np.testing.assert_array_equal(found.indices, order[inside])
 
 
+def check_indexes(codes, rng: np.random.Generator) -> int:
+    """Buckets that never leave a query to the scan, and all lists of an approximate index."""
+    from ddh.codes import multi_index
+
+    before = multi_index.BUCKET, multi_index.row_cost, multi_index.radius_cost
+    multi_index.BUCKET = 0.0
+    multi_index.row_cost = lambda width: 0.0
+    multi_index.radius_cost = lambda *arguments: 0.0
+    count = 0
+    for bits in [12, 16, 24, 32, 40, 64, 100, 128]:
+        centres = rng.integers(0, 2, (60, bits))
+        database = codes_around(rng, centres, 12_000, 0.06)
+        queries = codes_around(rng, centres, 40, 0.03)
+        true = distances(queries, database)
+        order = np.argsort(true, axis=1, kind="stable")
+        index = codes.MultiIndex(database, bits)
+        np.testing.assert_array_equal(index.search(queries, 10).indices, order[:, :10])
+        inside = np.take_along_axis(true, order, 1) <= 3
+        np.testing.assert_array_equal(index.search_radius(queries, 3).indices, order[inside])
+        lists = codes.ApproximateIndex(database, bits)
+        found = lists.search(queries, 10, probes=len(lists.centres))
+        np.testing.assert_array_equal(found.indices, order[:, :10])
+        count += 3
+    multi_index.BUCKET, multi_index.row_cost, multi_index.radius_cost = before
+    return count
+
+
 def check(variant: str, seed: int = 0) -> int:
     """Compare one instruction set with the oracle; the number of searches."""
     os.environ["DDH_KERNEL"] = variant
@@ -83,7 +110,7 @@ def check(variant: str, seed: int = 0) -> int:
                     sorted({1, min(10, rows), rows}),
                 )
                 count += 1
-    return count
+    return count + check_indexes(codes, rng)
 
 
 def main() -> None:

@@ -206,24 +206,26 @@ static void scan_rows(Call *c, size_t from, size_t to) {
     }
 }
 
-static int farthest_accept(const Call *c, size_t from, size_t to) {
+static uint32_t largest_accept(const Group *g) {
     uint32_t most = 0;
-    for (size_t i = from; i < to; i++)
-        if (c->answers[i].accept > most) most = c->answers[i].accept;
-    return (int)most;
+    for (size_t i = 0; i < g->count; i++)
+        if (g->answers[i].accept > most) most = g->answers[i].accept;
+    return most;
 }
 
 /* All rows against the queries of one group. A table's sums tell distances from an accepted
    one of up to 128 only; until all queries are there (longer codes, first rows, or queries far
    from everything), a tile is scanned by rows. */
-static void scan_group(Call *c, Group *g, size_t from) {
+static void scan_group(Call *c, Group *g) {
     RowsFunction by_row = c->variant->rows[width_class(c->width)];
     TablesFunction by_table = c->variant->tables[g->width > SLICE ? 3 : width_class(c->width)];
     for (size_t first = 0, n; first < c->n; first += n) {
+        uint32_t most = largest_accept(g);
+        if (!most) return; /* all have found k copies of themselves */
         n = first < 32 ? 32 : first < TABLE_ROWS ? first : TABLE_ROWS; /* limits fall fast at first */
         if (n > c->n - first) n = c->n - first;
         const uint8_t *rows = tile_at(c, first, n);
-        if (farthest_accept(c, from, from + g->count) <= 128) {
+        if (most <= 128) {
             for (size_t i = 0; i < g->line; i++) set_start(g, i);
             by_table(g, rows, n, first);
         } else {
@@ -247,7 +249,7 @@ static int scan_tables(Call *c) {
             g->count = c->count - from < 2 * g->line ? c->count - from : 2 * g->line;
             g->answers = c->answers + from;
             fill_table(g);
-            scan_group(c, g, from);
+            scan_group(c, g);
         }
     free(memory);
     free(g);

@@ -1,0 +1,61 @@
+"""`ddh bench search` at a small size: every peer answers, and every figure is there."""
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from ddh.bench import search, search_data, search_peers
+from ddh.errors import DDHError, InputError
+
+SMALL = ["--bits", "16", "--bits", "64", "--rows", "3000", "-k", "5", "--repeat", "1"]
+
+
+def test_json():
+    run = CliRunner().invoke(search.search, [*SMALL, "--json"], catch_exceptions=False)
+    document = json.loads(run.stdout)
+    assert [(c["data"], c["bits"]) for c in document["cells"]] == [
+        ("lsh", 16),
+        ("lsh", 64),
+        ("clustered", 16),
+        ("clustered", 64),
+    ]
+    names = {peer.name for peer in search_peers.installed()}
+    for cell in document["cells"]:
+        assert set(cell["rates"]) == names >= {"ours", "numpy"}
+        assert all(rate["1"] > 0 and rate["2"] > 0 for rate in cell["rates"].values())
+        assert cell["times faiss"] > 0
+    assert document["limits"]["memory read GB/s"] > 0.1
+    assert [row["recall"] for row in document["sublinear"]] == [1, 1, 1, 1]
+    assert list(document["batches"]["rates"]) == [str(size) for size in search.BATCHES]
+
+
+def test_text():
+    run = CliRunner().invoke(search.search, [*SMALL, "--data", "random"], catch_exceptions=False)
+    assert "Exact search" in run.stdout
+    assert "popcount" in run.stdout
+    assert "MultiIndex(3000 rows of 64 bits" in run.stdout
+
+
+@pytest.mark.parametrize("wrong", [["--bits", "12"], ["-k", "0"], ["--rows", "0"]])
+def test_misuse(wrong):
+    with pytest.raises(InputError):
+        CliRunner().invoke(search.search, [*wrong], catch_exceptions=False)
+
+
+def test_a_wrong_answer_is_not_timed():
+    right = np.array([[1, 2]])
+    search._check(search_peers.OURS, right, right)
+    with pytest.raises(DDHError, match="disagree"):
+        search._check(search_peers.OURS, right + 1, right)
+
+
+@pytest.mark.parametrize("kind", list(search_data.KINDS))
+def test_data_repeats_and_has_its_structure(kind):
+    make = search_data.KINDS[kind]
+    rows = make(2000, 64, 3, 0)
+    np.testing.assert_array_equal(rows, make(2000, 64, 3, 0))
+    assert not np.array_equal(rows[:100], make(100, 64, 3, 1))
+    equal = 2000 - len(np.unique(rows, axis=0))
+    assert (equal > 100) == (kind == "clustered")
