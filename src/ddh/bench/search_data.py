@@ -30,8 +30,8 @@ def lsh(rows: int, bits: int, seed: int, part: int) -> Codes:
 def gaussian(rows: int, bits: int, seed: int, part: int) -> Codes:
     """Signs of random projections of a Gaussian of 16 dimensions: neighbours but no clusters.
 
-    The distances of the 1 to 1,000 nearest of 20,000 rows are those of ITQ codes of CIFAR-10's
-    EfficientNet-Lite0 features, within one bit.
+    The distances of the 1 to 1,000 nearest of 20,000 rows are about those of ITQ codes of
+    CIFAR-10 (features of EfficientNet-Lite0).
     """
     planes = np.random.default_rng(seed).standard_normal((16, bits), dtype=np.float32)
     rng = np.random.default_rng([seed, part])
