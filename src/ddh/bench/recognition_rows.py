@@ -22,11 +22,19 @@ from ddh.progress import bar
 
 VERSION = 1
 METHODS: tuple[str, ...] = ("LSH", "ITQ", "DeepBit", "DDH")
-# Settings that the validation images choose from, as they choose C. 680 training images want
-# small neighbourhoods, and the quantisation term (weighed lambda1 / N) must not rule.
-_SMALL = {"lambda1": 0.2, "learning_rate": 0.001, "epochs": 60}
+# Settings that the validation images of a split choose from, as they choose C. A collection of
+# 680 images wants small neighbourhoods and few, gentle steps.
+_SMALL = {
+    "k1": 5,
+    "k2": 3,
+    "alpha": 3.0,
+    "learning_rate": 1e-3,
+    "final_learning_rate": 1e-5,
+    "batch_size": 256,
+    "epochs": 60,
+}
 CANDIDATES: dict[str, tuple[dict[str, Any], ...]] = {
-    "DDH": ({"k1": 5, "k2": 3, **_SMALL}, {"k1": 10, "k2": 3, **_SMALL}),
+    "DDH": ({**_SMALL, "lambda1": 0.02}, {**_SMALL, "lambda1": 0.08}),
 }
 
 
