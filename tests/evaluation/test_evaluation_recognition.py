@@ -40,14 +40,14 @@ def test_c_is_the_best_on_validation_and_the_fit_uses_both_parts(digits):
     result = recognise(*digits, costs=costs)
     found = []
     for C in costs:
-        machine = LinearMachine(C)
-        machine.fit(X, y)
-        found.append(np.mean(machine.predict(Xv) == yv))
+        machine = LinearMachine(X)
+        machine.fit(y, C)
+        found.append(np.mean(machine.predict(machine.compare(Xv)) == yv))
     assert costs[int(np.argmax(found))] == result.C
     assert result.validation_accuracy == max(found)
-    machine = LinearMachine(result.C)
-    machine.fit(np.concatenate([X, Xv]), np.concatenate([y, yv]))
-    assert result.accuracy == np.mean(machine.predict(Xt) == yt)
+    machine = LinearMachine(np.concatenate([X, Xv]))
+    machine.fit(np.concatenate([y, yv]), result.C)
+    assert result.accuracy == np.mean(machine.predict(machine.compare(Xt)) == yt)
 
 
 def test_chi_square_equals_its_formula():
@@ -59,10 +59,10 @@ def test_chi_square_equals_its_formula():
         for j in range(3):
             terms = [(a - b) ** 2 / (a + b) for a, b in zip(A[i], B[j], strict=True) if a + b]
             assert value[i, j] == pytest.approx(sum(terms) / 2)
-    machine = ChiSquareMachine(1.0)
-    machine.fit(A, np.array([0, 1, 0, 1]))
+    machine = ChiSquareMachine(A)
     pairs = [value for i in range(4) for j, value in enumerate(chi_square(A, A)[i]) if i != j]
     assert machine.mean == pytest.approx(np.mean(pairs))
+    np.testing.assert_allclose(machine.compare(B), np.exp(-value.T / machine.mean))
 
 
 def test_bad_input_is_refused(digits):

@@ -49,41 +49,51 @@ class LinearMachine:
     of any number of bits and for real-valued features.
     """
 
-    def __init__(self, C: float) -> None:
-        self.C = C
+    def __init__(self, X: NDArray[Any]) -> None:
+        self.length = float(np.sqrt(np.square(X).sum(axis=1).mean())) or 1.0
+        self.rows = self.compare(X)
 
-    def fit(self, X: NDArray[Any], y: NDArray[Any]) -> None:
-        """Learn from rows of features."""
+    def compare(self, X: NDArray[Any]) -> NDArray[Any]:
+        """What the machine sees of new rows; it does not depend on C."""
+        return X / self.length
+
+    def fit(self, y: NDArray[Any], C: float) -> None:
+        """Learn the classes of the rows."""
         from sklearn.svm import LinearSVC
 
-        self.length = float(np.sqrt(np.square(X).sum(axis=1).mean())) or 1.0
-        self.model = LinearSVC(C=self.C, dual=True, random_state=0, max_iter=10_000)
-        _fit_quietly(self.model, X / self.length, y)
+        self.model = LinearSVC(C=C, dual=True, random_state=0, max_iter=10_000)
+        _fit_quietly(self.model, self.rows, y)
 
-    def predict(self, X: NDArray[Any]) -> NDArray[Any]:
-        """The class of each row."""
-        return self.model.predict(X / self.length)
+    def predict(self, compared: NDArray[Any]) -> NDArray[Any]:
+        """The class of each row, from `compare`."""
+        return self.model.predict(compared)
 
 
 class ChiSquareMachine:
-    """A machine with the kernel exp(-chi^2 / mean chi^2) on rows that are histograms."""
+    """A machine with the kernel exp(-chi^2 / mean chi^2) on rows that are histograms.
 
-    def __init__(self, C: float) -> None:
-        self.C = C
+    The mean is taken over pairs of different training images.
+    """
 
-    def fit(self, X: NDArray[Any], y: NDArray[Any]) -> None:
-        """Learn from histograms; the mean is taken over pairs of different training images."""
-        from sklearn.svm import SVC
-
+    def __init__(self, X: NDArray[Any]) -> None:
         self.rows = X
         distance = chi_square(X, X)
         self.mean = float(distance.sum() / max(len(X) * (len(X) - 1), 1)) or 1.0
-        self.model = SVC(C=self.C, kernel="precomputed", cache_size=500)
-        self.model.fit(np.exp(-distance / self.mean), y)
+        self.kernel = np.exp(-distance / self.mean)
 
-    def predict(self, X: NDArray[Any]) -> NDArray[Any]:
-        """The class of each row."""
-        return self.model.predict(np.exp(-chi_square(X, self.rows) / self.mean))
+    def compare(self, X: NDArray[Any]) -> NDArray[Any]:
+        """The kernel between new rows and the training rows; it does not depend on C."""
+        return np.exp(-chi_square(X, self.rows) / self.mean)
+
+    def fit(self, y: NDArray[Any], C: float) -> None:
+        """Learn the classes of the rows."""
+        from sklearn.svm import SVC
+
+        self.model = SVC(C=C, kernel="precomputed", cache_size=500).fit(self.kernel, y)
+
+    def predict(self, compared: NDArray[Any]) -> NDArray[Any]:
+        """The class of each row, from `compare`."""
+        return self.model.predict(compared)
 
 
 MACHINES: dict[Kernel, Any] = {"linear": LinearMachine, "chi-square": ChiSquareMachine}
@@ -124,18 +134,19 @@ def recognise(
     (X_train, y_train), (X_validation, y_validation), (X_test, y_test) = parts
     if kernel == "chi-square" and any((X < 0).any() for X, _ in parts):
         raise InputError("the chi-square kernel compares histograms: no value below 0")
+    trial = MACHINES[kernel](X_train)
+    compared = trial.compare(X_validation)
     found = {}
     for C in costs:
-        machine = MACHINES[kernel](C)
-        machine.fit(X_train, y_train)
-        found[C] = float(np.mean(machine.predict(X_validation) == y_validation))
+        trial.fit(y_train, C)
+        found[C] = float(np.mean(trial.predict(compared) == y_validation))
     best = max(found, key=lambda C: (found[C], -C))
-    final = MACHINES[kernel](best)
     X, y = np.concatenate([X_train, X_validation]), np.concatenate([y_train, y_validation])
     start = time.perf_counter()
-    final.fit(X, y)
+    final = MACHINES[kernel](X)
+    final.fit(y, best)
     fitted = time.perf_counter()
-    predicted = final.predict(X_test)
+    predicted = final.predict(final.compare(X_test))
     done = time.perf_counter()
     accuracy = float(np.mean(predicted == y_test))
     return Recognition(
