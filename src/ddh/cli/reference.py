@@ -20,9 +20,8 @@ def reference() -> str:
 
 
 def _sections(command: click.Command, name: str, parent: click.Context | None) -> Iterator[str]:
-    ctx = click.Context(
-        command, info_name=name, parent=parent, terminal_width=100, max_content_width=100
-    )
+    settings = {**command.context_settings, "terminal_width": 100, "max_content_width": 100}
+    ctx = click.Context(command, info_name=name, parent=parent, **settings)
     yield f"\n## {ctx.command_path}\n\n```text\n{command.get_help(ctx)}\n```\n"
     if isinstance(command, click.Group):
         for child in command.list_commands(ctx):
