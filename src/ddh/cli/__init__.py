@@ -16,6 +16,7 @@ VERBS = {
     "index": "ddh.cli.index:index",
     "search": "ddh.cli.search:search",
     "dedup": "ddh.cli.dedup:dedup",
+    "serve": "ddh.cli.serve:serve",
     "evaluate": "ddh.cli.evaluate:evaluate",
     "methods": "ddh.cli.methods:methods",
     "info": "ddh.cli.info:info",

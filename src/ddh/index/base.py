@@ -159,9 +159,16 @@ class Index(ABC):
 
     @abstractmethod
     def items(
-        self, *, where: Mapping[str, Scalar] | None = None, folder: str | None = None
+        self,
+        *,
+        where: Mapping[str, Scalar] | None = None,
+        folder: str | None = None,
+        after: str | None = None,
     ) -> Iterator[Row]:
-        """All rows in the order in which they were written, a few thousand in memory at a time."""
+        """All rows in the order in which they were written, a few thousand in memory at a time.
+
+        With `after`, the rows that follow the one of that key; none where it is not there.
+        """
 
     @abstractmethod
     def __len__(self) -> int: ...

@@ -176,9 +176,16 @@ class LocalIndex(Index):
         return Row(key, packed, path, stamp, read_metadata(metadata))
 
     def items(
-        self, *, where: Mapping[str, Scalar] | None = None, folder: str | None = None
+        self,
+        *,
+        where: Mapping[str, Scalar] | None = None,
+        folder: str | None = None,
+        after: str | None = None,
     ) -> Iterator[Row]:
         condition, values = _condition(make_filter(where, folder))
+        if after is not None:
+            condition += " AND id > (SELECT id FROM rows WHERE key = ?)"
+            values.append(after)
         own = connect(Path(self.location) / ROWS_NAME)  # for one view from first to last
         with closing(own) as db:
             found = db.execute(f"SELECT {_COLUMNS} FROM rows WHERE {condition} ORDER BY id", values)

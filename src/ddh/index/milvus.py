@@ -247,10 +247,17 @@ class MilvusIndex(Index):
         return [read_row(row) for row in self._asked([key_digest(key) for key in keys], ROW_FIELDS)]
 
     def items(
-        self, *, where: Mapping[str, Scalar] | None = None, folder: str | None = None
+        self,
+        *,
+        where: Mapping[str, Scalar] | None = None,
+        folder: str | None = None,
+        after: str | None = None,
     ) -> Iterator[Row]:
         only = make_filter(where, folder)
         order = sorted((row["written"], row["id"]) for row in self._walk(only, ["id", "written"]))
+        if after is not None:
+            cut = [row["written"] for row in self._asked([key_digest(after)], ["written"])]
+            order = [(written, row) for written, row in order if cut and written > cut[0]]
         for part in _parts([row for _, row in order], ASKED_ROWS):
             yield from self._in_order(part)
 

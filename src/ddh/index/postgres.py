@@ -240,9 +240,17 @@ class PostgresIndex(Index):
         return Row(key, packed, path, read_stamp(mtime_ns, size, digest), metadata)
 
     def items(
-        self, *, where: Mapping[str, Scalar] | None = None, folder: str | None = None
+        self,
+        *,
+        where: Mapping[str, Scalar] | None = None,
+        folder: str | None = None,
+        after: str | None = None,
     ) -> Iterator[Row]:
         condition, values = _condition(make_filter(where, folder))
+        if after is not None:
+            later = SQL("{} AND id > (SELECT id FROM {} WHERE key = %(after)s)")
+            condition = later.format(condition, self._tables.rows)
+            values["after"] = after
         statement = SQL("SELECT {} FROM {} WHERE {} ORDER BY id").format(
             _COLUMNS, self._tables.rows, condition
         )

@@ -1,0 +1,108 @@
+"""`ddh serve`: the HTTP service and its page."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ddh.errors import InputError
+from ddh.serve.settings import LOOPBACK, Settings
+
+LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
+DEFAULTS = Settings()
+
+
+@click.command()
+@click.argument("location", metavar="INDEX")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", default=8080, show_default=True, help="0 takes a free one.")
+@click.option(
+    "--token", envvar="DDH_TOKEN", show_envvar=True,
+    help="Everybody must give it; needed for any address but this machine's own.",
+)  # fmt: skip
+@click.option(
+    "--allow-host", "hosts", multiple=True, metavar="NAME",
+    help="Another name that requests may ask for, as behind a proxy; repeat for more.",
+)  # fmt: skip
+@click.option(
+    "-m", "--model", type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Model folder; not needed where the index remembers it.",
+)  # fmt: skip
+@click.option(
+    "--root", type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder of the pictures; not needed where the index remembers it.",
+)  # fmt: skip
+@click.option("--writable", is_flag=True, help="Allow rows to be added and removed.")
+@click.option("--open", "show", is_flag=True, help="Open the page in a browser.")
+@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, mps.")
+@click.option(
+    "--cache", type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for thumbnails and maps; DDH_CACHE or the user's cache otherwise.",
+)  # fmt: skip
+@click.option(
+    "--cache-mb", default=DEFAULTS.cache_bytes >> 20, show_default=True,
+    help="Thumbnails kept on disk.",
+)  # fmt: skip
+@click.option(
+    "--max-upload-mb", default=DEFAULTS.body_bytes >> 20, show_default=True,
+    help="Largest body of a request.",
+)  # fmt: skip
+@click.option(
+    "--max-megapixels", default=DEFAULTS.megapixels, show_default=True,
+    help="Largest picture that is sent in.",
+)  # fmt: skip
+@click.option(
+    "--body-seconds", default=DEFAULTS.body_seconds, show_default=True,
+    help="Longest time for a body to arrive.",
+)  # fmt: skip
+@click.option(
+    "--answer-seconds", default=DEFAULTS.answer_seconds, show_default=True,
+    help="Longest time for an answer.",
+)  # fmt: skip
+@click.option(
+    "--log", type=click.Choice(["requests", "errors"]), default="requests", show_default=True,
+    help="What is logged, as lines of JSON on standard error.",
+)  # fmt: skip
+def serve(
+    location: str, host: str, port: int, hosts: tuple[str, ...], show: bool, log: str,
+    **options: Any,
+) -> None:  # fmt: skip
+    """Serve INDEX over HTTP: a page to search, look through and compare, and its JSON.
+
+    Only this machine can reach it, and nothing can be changed, unless you say so.
+
+    \b
+    ddh serve photos.index --open
+    ddh serve photos.index --writable --port 9000
+    DDH_TOKEN=... ddh serve photos.index --host 0.0.0.0
+    """
+    from ddh.serve.running import run
+
+    token = options["token"]
+    local = host in LOCAL_HOSTS
+    if not local and token is None:
+        raise InputError(
+            f"on {host} others can reach this service: give --token (or DDH_TOKEN), for instance "
+            'of `python -c "import secrets; print(secrets.token_urlsafe())"`'
+        )
+    if not local:
+        click.echo(
+            f"warning: {host} can be reached from other machines; the token travels in the clear "
+            "unless a proxy in front speaks https",
+            err=True,
+        )
+    settings = Settings(
+        token=token,
+        hosts=(*LOOPBACK, *hosts) if local or hosts else (),
+        writable=options["writable"],
+        root=options["root"],
+        model=options["model"],
+        device=options["device"],
+        cache=options["cache"],
+        cache_bytes=options["cache_mb"] << 20,
+        body_bytes=options["max_upload_mb"] << 20,
+        megapixels=options["max_megapixels"],
+        body_seconds=options["body_seconds"],
+        answer_seconds=options["answer_seconds"],
+    )
+    run(location, settings, host=host, port=port, show=show, log_requests=log == "requests")

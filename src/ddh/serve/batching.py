@@ -1,0 +1,80 @@
+"""Questions that wait together are answered together: a queue in front of one worker thread."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from typing import Generic, TypeVar
+
+from ddh.errors import DDHError
+
+Question = TypeVar("Question")
+Answer = TypeVar("Answer")
+
+
+class Busy(DDHError):
+    """More questions wait than the service will hold."""
+
+
+class Batcher(Generic[Question, Answer]):
+    """Collects what is asked while the last batch is worked on, then works on all of it at once.
+
+    `work` runs in `executor` and gives one answer for each question, in their order; an answer
+    that is an exception is raised to the one who asked. A single question waits for nothing.
+    Used from one event loop.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[Sequence[Question]], Sequence[Answer | Exception]],
+        executor: Executor,
+        *,
+        together: int,
+        waiting: int,
+    ) -> None:
+        self._work, self._executor = work, executor
+        self._together, self._most_waiting = together, waiting
+        self._waiting: deque[tuple[Question, asyncio.Future[Answer]]] = deque()
+        self._running: asyncio.Task[None] | None = None
+
+    async def ask(self, question: Question) -> Answer:
+        """The answer to one question; raises `Busy` where too many wait already."""
+        if len(self._waiting) >= self._most_waiting:
+            raise Busy("too many questions are waiting: ask again in a moment")
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting.append((question, answer))
+        if self._running is None:
+            self._running = asyncio.create_task(self._run())
+        return await answer
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while batch := self._next_batch():
+                questions = [question for question, _ in batch]
+                try:
+                    answers = await loop.run_in_executor(self._executor, self._work, questions)
+                except Exception as error:
+                    answers = [error] * len(batch)
+                for (_, waits), answer in zip(batch, answers, strict=True):
+                    if waits.done():  # the one who asked has gone
+                        continue
+                    if isinstance(answer, Exception):
+                        waits.set_exception(answer)
+                    else:
+                        waits.set_result(answer)
+        finally:
+            self._running = None
+
+    def _next_batch(self) -> list[tuple[Question, "asyncio.Future[Answer]"]]:
+        batch: list[tuple[Question, asyncio.Future[Answer]]] = []
+        while self._waiting and len(batch) < self._together:
+            question, waits = self._waiting.popleft()
+            if not waits.done():
+                batch.append((question, waits))
+        return batch
+
+    async def finish(self) -> None:
+        """Wait until everything that was asked has been answered."""
+        while self._running is not None:
+            await asyncio.wait([self._running])

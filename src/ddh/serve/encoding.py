@@ -1,0 +1,97 @@
+"""Codes of pictures that people send: one model, one thread, a few pictures at a time."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from ddh.errors import DDHError, InputError
+from ddh.images import ImageSource, Limits, UnreadableImage, decode
+
+NAME = "the picture"  # a stranger's file name is not repeated
+
+Code = NDArray[np.uint8]
+
+
+class Sent(ImageSource):
+    """Picture files in memory."""
+
+    def __init__(self, files: Sequence[bytes], limits: Limits) -> None:
+        self._files, self._limits = files, limits
+
+    @property
+    def names(self) -> Sequence[str]:
+        return [NAME] * len(self._files)
+
+    def read(self, i: int) -> Image.Image:
+        return decode(self._files[i], name=NAME, limits=self._limits)
+
+    def read_reduced(self, i: int, at_least: int) -> Image.Image:
+        return decode(self._files[i], name=NAME, limits=self._limits, at_least=at_least)
+
+    def take(self, indices: Iterable[int]) -> "Sent":
+        return Sent([self._files[i] for i in indices], self._limits)
+
+
+class Encoder:
+    """The index's own model, loaded when the first picture comes. Used by one thread."""
+
+    def __init__(
+        self,
+        folder: Path,
+        model_id: str | None,
+        device: str,
+        limits: Limits,
+        took: Callable[[float, int], None],
+    ) -> None:
+        self._folder, self._model_id, self._device = folder, model_id, device
+        self._limits, self._took = limits, took
+        self._model: Any = None
+        self._lock = threading.Lock()
+
+    def load(self) -> Any:
+        """The model, ready to encode pictures."""
+        with self._lock:
+            if self._model is None:
+                import ddh
+
+                model: Any = ddh.load(self._folder)
+                if model.model_id != self._model_id:
+                    raise DDHError(
+                        f"the index holds codes of model {self._model_id}, and the model at hand "
+                        f"is {model.model_id} now: start the service with its own model"
+                    )
+                if not hasattr(model, "encode_images"):
+                    raise InputError("the model of this index encodes ready features, not pictures")
+                model.device = self._device
+                self._model = model
+            return self._model
+
+    def encode(self, files: Sequence[bytes]) -> list[Code | Exception]:
+        """The code of each picture, or why it has none."""
+        model = self.load()
+        started = time.perf_counter()
+        answers: list[Code | Exception] = [DDHError("not encoded")] * len(files)
+        for batch in model.encode_images(Sent(files, self._limits), batch_size=len(files)):
+            for place, code in zip(batch.indices.tolist(), batch.codes, strict=True):
+                answers[place] = code
+            for failure in batch.failures:
+                answers[failure.index] = UnreadableImage(NAME, failure.reason)
+        self._took(time.perf_counter() - started, len(files))
+        return answers
+
+
+def encodes_pictures(folder: Path, model_id: str | None) -> bool:
+    """Whether a model folder holds the index's own model and that model reads pictures.
+
+    Neither torch nor the weights are looked at.
+    """
+    from ddh.hashers import storage
+
+    description, _, found = storage.read(folder)
+    return found == model_id and bool(description.get("fitted", {}).get("backbone"))

@@ -1,0 +1,70 @@
+"""Rows as the service tells them, and which file of the collection a row's picture is."""
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+from ddh.index import Hit, Row
+
+Item = dict[str, Any]
+
+
+class Pictures:
+    """Finds the files of rows below one folder and never outside of it."""
+
+    def __init__(self, root: Path | None) -> None:
+        self.root = None if root is None else root.resolve()
+
+    def seems_there(self, name: str) -> bool:
+        """Whether there is a file of this name below the folder; links are not looked into."""
+        if self.root is None or not _is_plain(name):
+            return False
+        try:
+            return stat.S_ISREG(os.stat(f"{self.root}/{name}").st_mode)  # noqa: PTH116 a Path costs more than the call
+        except (OSError, ValueError):
+            return False
+
+    def file(self, name: str) -> Path | None:
+        """The file of this name, links resolved; None where it is not a file below the folder."""
+        if self.root is None or not _is_plain(name):
+            return None
+        try:
+            found = (self.root / name).resolve(strict=True)
+        except (OSError, ValueError, RuntimeError):
+            return None
+        return found if found.is_relative_to(self.root) and found.is_file() else None
+
+    def item(self, row: Row) -> Item:
+        """A row as JSON tells it."""
+        return self._item(row.key, row.code.tobytes().hex(), row.path, row.metadata)
+
+    def result(self, hit: Hit, code: str) -> Item:
+        """An answer of a search as JSON tells it."""
+        return self._item(hit.key, code, hit.path, hit.metadata) | {"distance": hit.distance}
+
+    def _item(self, key: str, code: str, path: str | None, metadata: dict[str, Any]) -> Item:
+        name = picture_name(key, path)
+        return {
+            "key": key,
+            "code": code,
+            "path": path,
+            "folder": folder_of(name),
+            "metadata": metadata,
+            "picture": self.seems_there(name),
+        }
+
+
+def picture_name(key: str, path: str | None) -> str:
+    """The name of a row's file, relative to the collection's folder."""
+    return key if path is None else path
+
+
+def folder_of(name: str) -> str:
+    """The folder of a file by its name, "" at the top."""
+    return name.rpartition("/")[0]
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a name leads downwards from a folder, step by step."""
+    return "\0" not in name and not {"", ".", ".."} & set(name.split("/"))

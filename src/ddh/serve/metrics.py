@@ -1,0 +1,68 @@
+"""What the service counts, for Prometheus: a registry of its own for each service."""
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import generate_latest
+
+LATENCIES = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+BATCHES = (1, 2, 4, 8, 16, 32, 64)
+
+
+class Metrics:
+    """Counters and histograms of one service."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._requests = Counter(
+            "ddh_requests", "Requests by route and status.", ["route", "status"],
+            registry=self.registry,
+        )  # fmt: skip
+        self._seconds = Histogram(
+            "ddh_request_seconds", "Time from the request's head to the answer's end, by route.",
+            ["route"], buckets=LATENCIES, registry=self.registry,
+        )  # fmt: skip
+        self._batches = Histogram(
+            "ddh_search_batch", "Searches answered by one pass over the codes.",
+            buckets=BATCHES, registry=self.registry,
+        )  # fmt: skip
+        self._searching = Counter(
+            "ddh_search_seconds", "Time spent in passes over the codes.", registry=self.registry
+        )
+        self._encoding = Histogram(
+            "ddh_encode_seconds", "Time of one batch of pictures through the network.",
+            buckets=LATENCIES, registry=self.registry,
+        )  # fmt: skip
+        self._encoded = Counter(
+            "ddh_encoded_pictures", "Pictures that went through the network.",
+            registry=self.registry,
+        )  # fmt: skip
+        self._by_route: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
+
+    def watch_rows(self, count: Callable[[], int]) -> None:
+        """Tell the rows of the index, counted when somebody asks."""
+        rows = Gauge("ddh_index_rows", "Rows of the index.", registry=self.registry)
+        rows.set_function(count)
+
+    def answered(self, route: str, status: int, seconds: float) -> None:
+        """One request was answered."""
+        found = self._by_route.get((route, status))
+        if found is None:
+            found = self._requests.labels(route, str(status)), self._seconds.labels(route)
+            self._by_route[route, status] = found
+        found[0].inc()
+        found[1].observe(seconds)
+
+    def searched(self, seconds: float, searches: int) -> None:
+        """One batch of searches was answered."""
+        self._searching.inc(seconds)
+        self._batches.observe(searches)
+
+    def encoded(self, seconds: float, pictures: int) -> None:
+        """One batch of pictures went through the network."""
+        self._encoding.observe(seconds)
+        self._encoded.inc(pictures)
+
+    def text(self) -> bytes:
+        """Everything, in Prometheus' own format."""
+        return generate_latest(self.registry)

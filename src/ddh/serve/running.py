@@ -1,0 +1,71 @@
+"""A service in a process of its own: its socket, its log, and how it stops."""
+
+import logging
+import socket
+
+import click
+import uvicorn
+
+from ddh.errors import InputError
+from ddh.serve.app import create_app
+from ddh.serve.settings import Settings
+from ddh.serve.watch import JsonLines
+
+STOP_SECONDS = 15  # for what still runs when the service is told to stop
+KEEP_ALIVE_SECONDS = 30
+MOST_CONNECTIONS = 1024
+
+
+def run(
+    location: str, settings: Settings, *, host: str, port: int, show: bool, log_requests: bool
+) -> None:
+    """Serve until SIGINT or SIGTERM; what runs then is finished before the index is closed."""
+    app = create_app(location, settings)
+    listening = _listen(host, port)
+    _log(logging.INFO if log_requests else logging.WARNING)
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=STOP_SECONDS,
+        limit_concurrency=MOST_CONNECTIONS,
+    )
+    address = _address(listening)
+    service = app.state.service
+    click.echo(f"{service.name}: {len(service.index):,} rows at {address}  (Ctrl-C stops)")
+    if show:
+        click.launch(address)
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except (OSError, OverflowError) as error:
+        listening.close()
+        raise InputError(
+            f"cannot listen on {host}:{port}: {error}; choose another --port, 0 takes a free one"
+        ) from error
+    listening.listen(2048)
+    return listening
+
+
+def _address(listening: socket.socket) -> str:
+    host, port, *_ = listening.getsockname()
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+
+
+def _log(level: int) -> None:
+    """Everything that is logged, as lines of JSON on standard error."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines())
+    logging.getLogger("ddh.serve").setLevel(level)
+    for name in ("ddh.serve", "uvicorn"):
+        logging.getLogger(name).addHandler(handler)
+        logging.getLogger(name).propagate = False
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)

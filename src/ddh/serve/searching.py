@@ -1,0 +1,138 @@
+"""Searches answered in batches: one pass over the codes for all who ask the same way."""
+
+import json
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ddh.errors import DDHError, InputError
+from ddh.index import Hit, Index
+from ddh.index.filters import make_filter
+from ddh.index.rows import check_text
+from ddh.serve.errors import NoSuchKey
+from ddh.serve.items import Pictures
+from ddh.serve.questions import Asked, Question, parse_code
+from ddh.serve.settings import Settings
+
+Code = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Search:
+    """One search: by `code`, or by the code of the row `key` where it is None."""
+
+    code: Code | None
+    key: str | None
+    k: int
+    offset: int
+    radius: int | None
+    way: tuple[str, str | None]  # where as JSON, and folder: what can be asked together
+
+    @property
+    def depth(self) -> int:
+        """Nearest rows to look at: the page, those before it, and one to know if there are more."""
+        return self.offset + self.k + 1
+
+
+class Searcher:
+    """Answers searches of one index as JSON."""
+
+    def __init__(self, index: Index, pictures: Pictures, settings: Settings) -> None:
+        self._index, self._pictures, self._settings = index, pictures, settings
+
+    def plan(self, asked: Asked, code: Code | None = None) -> Search:
+        """A checked search, by `code` or by what the question names."""
+        limits, key = self._settings, None
+        if isinstance(asked, Question):
+            key = None if asked.key is None else check_text(asked.key, "a key")
+            code = None if asked.code is None else parse_code(asked.code, self._index.bits)
+        if asked.k > limits.most_results:
+            raise InputError(f"k is at most {limits.most_results}, not {asked.k}")
+        if asked.offset + asked.k > limits.deepest_result:
+            raise InputError(f"offset + k is at most {limits.deepest_result}: narrow the search")
+        if asked.radius is not None and asked.radius > self._index.bits:
+            raise InputError(f"the radius is at most {self._index.bits} bits, not {asked.radius}")
+        make_filter(asked.where, asked.folder or None)  # refuses what no engine can compare
+        way = (json.dumps(asked.where, sort_keys=True) if asked.where else "", asked.folder or None)
+        return Search(code, key, asked.k, asked.offset, asked.radius, way)
+
+    def answer(self, searches: Sequence[Search]) -> list[bytes | Exception]:
+        """Each search's answer as JSON, or what is wrong with it; runs in a worker thread."""
+        started = time.perf_counter()
+        answers: list[bytes | Exception] = [DDHError("not searched")] * len(searches)
+        codes = self._codes(searches)
+        groups: dict[tuple[int, Any], list[int]] = defaultdict(list)
+        for place, (search, code) in enumerate(zip(searches, codes, strict=True)):
+            if code is None:
+                answers[place] = NoSuchKey(search.key or "")
+            else:
+                groups[search.depth, search.way].append(place)
+        for (depth, way), places in groups.items():
+            queries = np.stack(
+                [code for code in map(codes.__getitem__, places) if code is not None]
+            )
+            try:
+                found = self._nearest(queries, depth, way)
+            except DDHError as error:
+                for place in places:
+                    answers[place] = error
+                continue
+            self._write(answers, searches, codes, dict(zip(places, found, strict=True)), started)
+        return answers
+
+    def _codes(self, searches: Sequence[Search]) -> list[Code | None]:
+        keys = [search.key for search in searches if search.key is not None]
+        rows = {row.key: row.code for row in self._index.get_many(keys)} if keys else {}
+        return [s.code if s.key is None else rows.get(s.key) for s in searches]
+
+    def _nearest(self, queries: Code, depth: int, way: tuple[str, str | None]) -> list[list[Hit]]:
+        where, folder = way
+        return self._index.search(
+            queries, depth, where=json.loads(where) if where else None, folder=folder
+        )
+
+    def _write(
+        self,
+        answers: list[bytes | Exception],
+        searches: Sequence[Search],
+        codes: list[Code | None],
+        found: dict[int, list[Hit]],
+        started: float,
+    ) -> None:
+        """Put the page of each search into `answers`; the codes of all rows come in one read."""
+        pages = {place: self._page(searches[place], hits) for place, hits in found.items()}
+        keys = list({hit.key: None for hits, _ in pages.values() for hit in hits})
+        rows = {row.key: row.code.tobytes().hex() for row in self._index.get_many(keys)}
+        seconds = round(time.perf_counter() - started, 6)
+        for place, (hits, more) in pages.items():
+            code = codes[place]
+            assert code is not None
+            document = {
+                "query": {
+                    "code": code.tobytes().hex(),
+                    "bits": self._index.bits,
+                    "key": searches[place].key,
+                },
+                "results": [
+                    self._pictures.result(hit, rows[hit.key])
+                    for hit in hits
+                    if hit.key in rows  # not deleted since
+                ],
+                "more": more,
+                "seconds": seconds,
+            }
+            answers[place] = json.dumps(
+                document, ensure_ascii=False, separators=(",", ":")
+            ).encode()
+
+    def _page(self, search: Search, hits: list[Hit]) -> tuple[list[Hit], bool]:
+        if search.radius is not None:
+            hits = [hit for hit in hits if hit.distance <= search.radius]
+        end = search.offset + search.k
+        more = len(hits) > end and end < self._settings.deepest_result
+        return hits[search.offset : end], more
