@@ -104,7 +104,7 @@ function askForToken() {
   const input = h("input", { type: "password", id: "token", required: true, autocomplete: "current-password" });
   const wrong = h("p", { class: "wrong", role: "alert" });
   const form = h("form", {}, h("h2", { id: "token-title" }, "This collection needs a token"),
-    h("p", { class: "muted" }, "It is the one the service was started with (--token or DDH_TOKEN)."),
+    h("p", { class: "muted" }, "The one the service was started with: ", h("code", {}, "--token"), " or ", h("code", {}, "DDH_TOKEN"), "."),
     h("label", { for: "token" }, "Token"), input, wrong, h("button", { class: "primary" }, "Open"));
   const dialog = h("dialog", { class: "token", "aria-labelledby": "token-title" }, form);
   dialog.addEventListener("cancel", (event) => event.preventDefault());

@@ -23,13 +23,17 @@ export function distanceText(distance) {
 /** Whether a text is the hex form of a code of this index. */
 export const isCode = (text, bits) => text.length === Math.ceil(bits / 8) * 2 && /^[0-9a-f]+$/i.test(text);
 
-/** Columns that give a grid about twice as wide as high, in whole bytes where that fits. */
-const columnsFor = (bits) => (bits <= 16 ? bits : bits <= 128 ? 16 : bits <= 512 ? 32 : 64);
+/** Columns of a grid that is wide and low. */
+const wideColumns = (bits) => (bits <= 16 ? bits : bits <= 128 ? 16 : bits <= 512 ? 32 : 64);
+
+/** Columns of a grid that is nearly square, in steps of four. */
+const squareColumns = (bits) => Math.min(bits, 4 * Math.ceil(Math.sqrt(bits) / 4));
 
 /** A code drawn as a grid of bits: filled is 1, pale is 0, ringed differs from the compared code. */
 export class BitGrid {
-  constructor(name) {
+  constructor(name, { square = false } = {}) {
     this.name = name;
+    this.columns = square ? squareColumns : wideColumns;
     this.element = s("svg", { class: "bits", role: "img", "aria-label": name });
     this.cells = [];
     this.values = new Uint8Array(0);
@@ -40,7 +44,7 @@ export class BitGrid {
     if (this.hex === hex) return this;
     this.hex = hex;
     this.values = bitsOf(hex, bits);
-    const columns = columnsFor(bits);
+    const columns = this.columns(bits);
     const rows = Math.ceil(bits / columns);
     this.element.setAttribute("viewBox", `0 0 ${columns * CELL} ${rows * CELL}`);
     this.cells = [...this.values].map((bit, j) =>

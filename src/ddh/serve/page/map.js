@@ -51,7 +51,7 @@ export class MapView {
       iconButton("plus", "Zoom in", () => this.scatter.glideZoom(1.8)),
       iconButton("minus", "Zoom out", () => this.scatter.glideZoom(1 / 1.8)),
       iconButton("reset", "Show all", () => this.scatter.reset()));
-    this.element = h("div", { class: "view map" }, this.canvas, this.cross, this.words, this.tools, buttons, this.tip, this.said);
+    this.element = h("div", { class: "view map waiting" }, this.canvas, this.cross, this.words, this.tools, buttons, this.tip, this.said);
     this.choice.addEventListener("change", () =>
       go("map", this.choice.value === "" ? { bit: this.bit.value } : { colour: this.choice.value }, { replace: true }));
     this.bit.addEventListener("input", () => go("map", { bit: this.bit.value }, { replace: true }));
@@ -95,6 +95,7 @@ export class MapView {
     this.codes = null;
     this.keys.clear();
     this.layoutOf = this.app.health.rows;
+    this.element.classList.remove("waiting");
     this.words.replaceChildren();
     this.status.textContent = `${(this.xy.length / 2).toLocaleString()} pictures`;
     this.offer(state.colours);

@@ -81,14 +81,12 @@ export class Scatter {
 
   draw() {
     if (!this.pixels || !this.colours) return;
-    const started = performance.now();
     this.pixels.fill(this.background);
     this.place();
     if (this.faint !== null) this.stamp(true);
     this.stamp(false);
     this.context.putImageData(this.image, -MARGIN, -MARGIN);
     this.above?.(this.context, this.ratio);
-    this.drawMilliseconds = performance.now() - started;
   }
 
   /** Where each point lies in the image; -1 outside of it. */

@@ -15,8 +15,6 @@ const REMEMBERED = 20; // result lists kept for Back, and uploaded pictures kept
 const FRESH = 120_000; // ms that a kept list counts as the collection's state
 const EMPTY_AGAIN = 3000; // ms between looks at an index that is still empty
 
-const size = (n, word) => `${n.toLocaleString()} ${word}${n === 1 ? "" : "s"}`;
-
 /** Keep the newest entries of a map only. */
 function remember(map, key, value) {
   map.delete(key);
@@ -91,9 +89,9 @@ export class SearchView {
     this.address = route("search", parameters);
     const { health } = this.app;
     this.words.replaceChildren();
+    this.element.classList.toggle("empty", health.rows === 0);
     if (health.rows === 0) return this.showEmpty();
     if (changedQuery) window.scrollTo(0, 0);
-    this.showPictureNote();
     this.showFilters();
     this.setTitle(this.titleText());
     if (!this.hasQuery()) this.showIdle();
@@ -145,19 +143,20 @@ export class SearchView {
       this.answer = answer;
       if (answer.query) this.showQuery(answer);
       if (answer.items.length === 0) this.showNothing();
+      else if (!answer.items.some((item) => item.picture)) this.showPictureNote();
     }
     this.summarise();
   }
 
   summarise() {
     const { answer } = this;
+    const { folder, where } = readFilters(this.parameters);
+    const all = !answer.query && !folder && !where; // otherwise only what is shown has been counted
     const shown = this.grid.items.length;
-    const more = this.grid.next !== null;
-    if (answer.query) {
-      this.status.textContent = `${shown.toLocaleString()}${more ? "+" : ""} pictures, nearest first · ${(answer.seconds * 1000).toFixed(1)} ms`;
-    } else {
-      this.status.textContent = size(answer.rows, "picture");
-    }
+    const count = all ? answer.rows : shown;
+    const more = !all && this.grid.next !== null ? "+" : "";
+    const time = answer.query ? `, nearest first · ${(answer.seconds * 1000).toFixed(1)} ms` : "";
+    this.status.textContent = `${count.toLocaleString()}${more} picture${count === 1 ? "" : "s"}${time}`;
   }
 
   /** The panel of the query, once its answer is there; a change of radius leaves it as it is. */
@@ -283,7 +282,6 @@ export class SearchView {
 
   /** Without the folder of the pictures, codes stand in for them: say how to bring them back. */
   showPictureNote() {
-    if (this.app.health.pictures) return;
     this.words.replaceChildren(h("div", { class: "note" },
       h("p", {}, "The pictures themselves are not at hand, so their codes are drawn in their place. Name the folder they lie in:"),
       commands("ddh serve INDEX --root FOLDER")));

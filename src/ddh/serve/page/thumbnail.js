@@ -26,6 +26,6 @@ export function thumbnail(item, bits, size = 320) {
 }
 
 function standIn(item, bits) {
-  const drawing = item.code ? new BitGrid(`No picture of ${item.key}. Its code`).show(item.code, bits).element : null;
+  const drawing = item.code ? new BitGrid(`No picture of ${item.key}. Its code`, { square: true }).show(item.code, bits).element : null;
   return h("span", { class: "stand-in" }, drawing);
 }
