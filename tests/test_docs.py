@@ -1,4 +1,7 @@
-"""The documentation is true: the reference is the commands' own help, links lead somewhere."""
+"""The documentation is true: the reference is the commands' own help, links lead somewhere.
+
+That its code runs is tested in tests/docs.
+"""
 
 import re
 
@@ -50,9 +53,3 @@ def test_commands_in_the_documents_exist(repository):
 @pytest.mark.parametrize("name", ["paper", "fast"])
 def test_presets_are_documented(repository, name):
     assert f"`{name}`" in (repository / "docs" / "method.md").read_text()
-
-
-def test_python_blocks_of_the_readme_and_quick_start_compile(repository):
-    for document in documents(repository):
-        for block in re.findall(r"```python\n(.*?)```", document.read_text(), re.S):
-            compile(block, document.name, "exec")
