@@ -69,6 +69,27 @@ def test_search_is_the_oracle(name, data, k, threads):
 
 
 @pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("width", [9, 16, 20, 24, 31, 32])
+def test_long_codes_with_near_and_opposite_rows(name, width, monkeypatch):
+    """Many queries, some with copies and some without: rows drop out between the slices of a
+    table, and rows on the other side of the cube would run its sums over."""
+    monkeypatch.setenv("DDH_KERNEL", name)
+    rng = np.random.default_rng(width)
+    queries = rng.integers(0, 256, (70, width), dtype=np.uint8)
+    flips = np.packbits(rng.random((30, 40, 8 * width)) < 0.02, axis=2)
+    near = (queries[:30, None] ^ flips).reshape(-1, width)
+    database = np.concatenate([near, ~near, rng.integers(0, 256, (3000, width), dtype=np.uint8)])
+    database = database[rng.permutation(len(database))]
+    apart = np.unpackbits(queries[:, None] ^ database, axis=2)
+    expected = apart.sum(axis=2, dtype=np.int32)
+    for part in (slice(None), slice(30)):  # with queries far from everything, and without
+        distances, indices = codes.search(queries[part], database, 20)
+        order = oracle_order(expected[part])[:, :20]
+        np.testing.assert_array_equal(indices, order)
+        np.testing.assert_array_equal(distances, np.take_along_axis(expected[part], order, 1))
+
+
+@pytest.mark.parametrize("name", KERNELS)
 @settings(max_examples=40, deadline=None)
 @given(data=problems(), share=st.sampled_from([0.0, 0.05, 0.3, 0.5, 1.0]))
 def test_radius_is_the_oracle(name, data, share):

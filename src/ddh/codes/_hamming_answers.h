@@ -248,7 +248,30 @@ typedef struct {
     Answer *answers;
     uint8_t first[2 * MAX_LINE];            /* what sums start from, see set_start */
     uint8_t waiting[TABLE_ROWS][MAX_LINE]; /* sums of the slices so far */
+    uint16_t left[TABLE_ROWS];             /* the rows that they are of */
 } Group;
+
+typedef struct {
+    uint32_t least, most;
+} Range;
+
+static Range accepted(const Group *g) {
+    Range r = {ANY_DISTANCE, 0};
+    for (size_t i = 0; i < g->count; i++) {
+        uint32_t accept = g->answers[i].accept;
+        if (accept < r.least) r.least = accept;
+        if (accept > r.most) r.most = accept;
+    }
+    return r;
+}
+
+/* Is a look at the sums of codes of `all` slices worth it after `done` of them? Rows that have
+   nothing to do with a query differ from it in half of the 64 bits of a slice, give or take: if
+   that is too far for every query, few are left. And the sum of a byte must not run over: it does
+   at 128 + accept, after two slices at the earliest. */
+static int worth_a_look(size_t done, size_t all, Range accept) {
+    return accept.most <= 20 * done || (done % 2 == 0 && accept.least + 64 < 32 * all);
+}
 
 static size_t line_bytes(size_t width) { return width <= 4 ? 64 : 32; }
 

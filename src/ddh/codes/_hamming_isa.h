@@ -113,7 +113,9 @@ typedef uint8x16_t NAME(Vector);
 #define STORE(address, x) vst1q_u8(address, x)
 #define ADD(a, b) vaddq_u8(a, b)
 #define SUBTRACT_16(a, b) vsubq_u8(a, vshlq_n_u8(b, 4))
+#define ADD_16(a, b) vaddq_u8(a, vshlq_n_u8(b, 4))
 #define ADD_HIGH(sum, x) vsraq_n_u8(sum, x, 4)
+#define AT_MOST_128(x) vminq_u8(x, vdupq_n_u8(128))
 #define AND(a, b) vandq_u8(a, b)
 #define ALL_TOP_BITS(x) (vminvq_u8(x) & 0x80)
 
@@ -351,44 +353,86 @@ TABLES_FUNCTION(8, 32, 4)
 #undef INSPECT_HELD
 #undef HELD
 
-/* Longer codes: one slice of the tables after the other for all rows of a tile, because the
-   first cache holds no more; the sums wait in memory. */
-TARGET static void NAME(tables_sliced)(Group *g, const uint8_t *rows, size_t n, size_t first) {
+/* Sums cut at 128 (far is far) and put together again, as ADD_DISTANCES goes on with them. */
+#define GO_ON(LINE, sums, highs)                                                                \
+    UNROLL for (int v = 0; v < LINE / ISA_VECTOR; v++) {                                        \
+        highs[v] = AT_MOST_128(highs[v]);                                                       \
+        sums[v] = ADD_16(AT_MOST_128(sums[v]), highs[v]);                                       \
+    }
+
+/* One slice for n rows of a tile: those that `left` names, or the first n where it is NULL. How
+   many of them are left; without a look at their sums, all are. */
+TARGET INLINE size_t NAME(add_slice)(Group *g, const uint8_t *rows, size_t n, size_t first,
+                                     size_t slice, const uint16_t *left, int begin, int look,
+                                     int last) {
     enum { LINE = 32, VECTORS = LINE / ISA_VECTOR };
     uint8_t (*waiting)[2 * LINE] = g->waiting, near[2 * LINE];
-    for (size_t slice = 0; slice < g->slices; slice++) {
-        const uint8_t *table = g->table + slice * SLICE * 256 * LINE, *row = rows + slice * SLICE;
-        int last = slice + 1 == g->slices;
-        for (size_t i = 0; i < n; i++, row += g->width) {
-            NAME(Vector) sums[VECTORS], highs[VECTORS], far;
-            const uint8_t *from = slice ? waiting[i] : g->first;
-            UNROLL for (int v = 0; v < VECTORS; v++) {
-                sums[v] = LOAD(from + v * ISA_VECTOR);
-                highs[v] = LOAD(from + LINE + v * ISA_VECTOR);
-            }
-            ADD_DISTANCES(SLICE, LINE, table, row, sums, highs)
-            uint8_t *to = last ? near : waiting[i];
-            if (last) {
-                FINISH(LINE, sums, highs, far)
-                if (ALL_TOP_BITS(far)) continue;
-            }
-            UNROLL for (int v = 0; v < VECTORS; v++) {
-                STORE(to + v * ISA_VECTOR, sums[v]);
-                STORE(to + LINE + v * ISA_VECTOR, highs[v]);
-            }
-            if (last) NAME(inspect)(g, near, LINE, rows + i * g->width, g->width, first + i);
+    const uint8_t *table = g->table + slice * SLICE * 256 * LINE, *part = rows + slice * SLICE;
+    size_t kept = 0;
+    for (size_t j = 0; j < n; j++) {
+        NAME(Vector) sums[VECTORS], highs[VECTORS], far;
+        size_t i = left ? left[j] : j;
+        const uint8_t *from = begin ? g->first : waiting[j], *row = part + i * g->width;
+        UNROLL for (int v = 0; v < VECTORS; v++) {
+            sums[v] = LOAD(from + v * ISA_VECTOR);
+            highs[v] = LOAD(from + LINE + v * ISA_VECTOR);
         }
+        ADD_DISTANCES(SLICE, LINE, table, row, sums, highs)
+        if (look) {
+            FINISH(LINE, sums, highs, far)
+            if (ALL_TOP_BITS(far)) continue;
+            if (!last) {
+                GO_ON(LINE, sums, highs)
+                g->left[kept] = (uint16_t)i;
+            }
+        }
+        uint8_t *to = last ? near : waiting[kept++];
+        UNROLL for (int v = 0; v < VECTORS; v++) {
+            STORE(to + v * ISA_VECTOR, sums[v]);
+            STORE(to + LINE + v * ISA_VECTOR, highs[v]);
+        }
+        if (last) NAME(inspect)(g, near, LINE, rows + i * g->width, g->width, first + i);
+    }
+    return kept;
+}
+
+/* Longer codes: one slice of the tables after the other for all rows of a tile, because the
+   first cache holds no more; the sums wait in memory. Between slices, rows that are too far from
+   every query already are left out, and sums are cut, so that they seldom run over; where one
+   does, the row seems near, and is measured. */
+TARGET static void NAME(tables_sliced)(Group *g, const uint8_t *rows, size_t n, size_t first) {
+    const Range accept = accepted(g);
+    const uint16_t *left = NULL;
+    for (size_t slice = 0; slice < g->slices; slice++) {
+        int look = worth_a_look(slice + 1, g->slices, accept);
+        /* The constants make six loops of one. */
+        if (slice + 1 == g->slices)
+            left ? NAME(add_slice)(g, rows, n, first, slice, left, 0, 1, 1)
+                 : NAME(add_slice)(g, rows, n, first, slice, NULL, 0, 1, 1);
+        else if (slice == 0)
+            n = look ? NAME(add_slice)(g, rows, n, first, 0, NULL, 1, 1, 0)
+                     : NAME(add_slice)(g, rows, n, first, 0, NULL, 1, 0, 0);
+        else if (look)
+            n = left ? NAME(add_slice)(g, rows, n, first, slice, left, 0, 1, 0)
+                     : NAME(add_slice)(g, rows, n, first, slice, NULL, 0, 1, 0);
+        else
+            n = NAME(add_slice)(g, rows, n, first, slice, left, 0, 0, 0);
+        if (look) left = g->left;
     }
 }
 
+#undef GO_ON
 #undef ADD_DISTANCES
 #undef FINISH
 #undef LOAD
 #undef STORE
 #undef ADD
 #undef HIGH
+#undef TIMES_16
 #undef SUBTRACT_16
+#undef ADD_16
 #undef ADD_HIGH
+#undef AT_MOST_128
 #undef AND
 #undef ALL_TOP_BITS
 

@@ -206,13 +206,6 @@ static void scan_rows(Call *c, size_t from, size_t to) {
     }
 }
 
-static uint32_t largest_accept(const Group *g) {
-    uint32_t most = 0;
-    for (size_t i = 0; i < g->count; i++)
-        if (g->answers[i].accept > most) most = g->answers[i].accept;
-    return most;
-}
-
 /* All rows against the queries of one group. A table's sums tell distances from an accepted
    one of up to 128 only; until all queries are there (longer codes, first rows, or queries far
    from everything), a tile is scanned by rows. */
@@ -220,7 +213,7 @@ static void scan_group(Call *c, Group *g) {
     RowsFunction by_row = c->variant->rows[width_class(c->width)];
     TablesFunction by_table = c->variant->tables[g->width > SLICE ? 3 : width_class(c->width)];
     for (size_t first = 0, n; first < c->n; first += n) {
-        uint32_t most = largest_accept(g);
+        uint32_t most = accepted(g).most;
         if (!most) return; /* all have found k copies of themselves */
         n = first < 32 ? 32 : first < TABLE_ROWS ? first : TABLE_ROWS; /* limits fall fast at first */
         if (n > c->n - first) n = c->n - first;

@@ -193,8 +193,10 @@ typedef __m256i NAME(Vector);
 #define STORE(address, x) _mm256_storeu_si256((__m256i *)(address), x)
 #define ADD(a, b) _mm256_add_epi8(a, b)
 #define HIGH(x) _mm256_and_si256(_mm256_srli_epi16(x, 4), _mm256_set1_epi8(15))
-#define SUBTRACT_16(a, b) \
-    _mm256_sub_epi8(a, _mm256_slli_epi16(_mm256_and_si256(b, _mm256_set1_epi8(15)), 4))
+#define TIMES_16(x) _mm256_slli_epi16(_mm256_and_si256(x, _mm256_set1_epi8(15)), 4)
+#define SUBTRACT_16(a, b) _mm256_sub_epi8(a, TIMES_16(b))
+#define ADD_16(a, b) _mm256_add_epi8(a, TIMES_16(b))
+#define AT_MOST_128(x) _mm256_min_epu8(x, _mm256_set1_epi8(-128))
 #define ADD_HIGH(sum, x) _mm256_add_epi8(sum, HIGH(x))
 #define AND(a, b) _mm256_and_si256(a, b)
 #define ALL_TOP_BITS(x) (_mm256_movemask_epi8(x) == -1)

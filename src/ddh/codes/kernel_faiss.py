@@ -7,6 +7,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
+from ddh.codes import kernel_numpy
 from ddh.codes.inputs import Codes
 
 
@@ -34,8 +35,11 @@ def search(
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """The k nearest rows of each query, k at most the number of rows.
 
-    Selection by counting ("mc"): unlike the heap, it keeps the smaller index among equals.
+    Selection by counting ("mc"): unlike the heap, it keeps the smaller index among equals. It
+    takes a distance of 256 for 0, so long codes are left to NumPy.
     """
+    if 8 * queries.shape[1] >= 256:
+        return kernel_numpy.search(queries, database, k, threads)
     with _faiss_threads(threads):
         return faiss.knn_hamming(queries, database, k, variant="mc")
 
