@@ -179,11 +179,11 @@ def test_training_deeper_than_the_head(depth, tmp_path, monkeypatch):
     images = rng.integers(0, 256, (40, 16, 16, 3), dtype=np.uint8)
     images[:20] //= 4
     model = DDH(bits=8, depth=depth, epochs=2, batch_size=20, device="cpu").fit(images)
-    assert model._network.origin == "trained from random"
+    assert model._backbone.origin == "trained from random"
     codes = model.transform(images)
     model.save(tmp_path / "m")
     assert np.array_equal(ddh.load(tmp_path / "m").transform(images), codes)
-    trained = dict(model._network.named_parameters())
+    trained = dict(model._backbone.named_parameters())
     changed = {n for n, p in narrow().named_parameters() if not torch.equal(p, trained[n])}
     assert changed
     if depth == "last stage":

@@ -7,6 +7,7 @@ its own layers, start them from something better than chance, or work on them af
 
 import math
 import os
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
@@ -86,9 +87,9 @@ class DeepHasher(ImageHasher):
 
     # -- what a method gives --------------------------------------------------------------
 
+    @abstractmethod
     def _objective(self, layers: HashLayers, features: Tensor, labels: Tensor | None) -> Objective:
         """What to minimise, for standardised training features and their labels."""
-        raise NotImplementedError
 
     def _sizes(self, dimensions: int) -> list[int]:
         """Widths of all layers, from the features to the bits."""

@@ -5,6 +5,7 @@ out of a backbone that learns too is the business of `ddh.training.inputs`.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -55,13 +56,13 @@ class HashLayers(nn.Module):
         return self.layers[-1](torch.cat((x, h), dim=1) if self.skip else h)
 
 
-class Objective(nn.Module):
+class Objective(nn.Module, ABC):
     """What a method minimises; it may own parameters (bit weights) and buffers (a memory)."""
 
+    @abstractmethod
     def forward(self, outputs: Tensor, rows: Tensor, progress: float) -> Tensor:
         """The loss of a batch: real outputs (b, bits), their row numbers, and the share of the
         training that is done (0 to 1), which continuation methods anneal by."""
-        raise NotImplementedError
 
 
 @dataclass
