@@ -1,10 +1,6 @@
 """Song, He, Fan & Gao (2017), "Deep discrete hashing with self-supervised pairwise labels"."""
 
 import os
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,30 +8,19 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from ddh.backbones import Backbone, EfficientNetLite, create, rebuild
-from ddh.codes import code_bytes, pack
-from ddh.errors import InputError, ModelError
-from ddh.hashers import storage
-from ddh.hashers.base import Hasher, check_features, check_labels, sgn
-from ddh.images import Failure, ImageSource, Preprocessing, is_images, open_images
+from ddh.backbones import create
+from ddh.codes import code_bytes
+from ddh.errors import InputError
+from ddh.hashers.base import check_features, check_labels
+from ddh.hashers.image_hasher import ImageHasher, work_folder
+from ddh.images import ImageSource, is_images, open_images
 from ddh.training.device import choose
-from ddh.training.features import Extractor, Features, extract
+from ddh.training.features import Features, extract
 from ddh.training.fitting import Data, Fitted, fit_hashing
 from ddh.training.settings import DEPTHS, Depth, Settings, adapt, settings
 
-BACKBONE = "backbone."
 
-
-@dataclass(frozen=True)
-class EncodedBatch:
-    """Packed codes of the pictures `indices` of a source, and the pictures not readable."""
-
-    indices: NDArray[np.int64]
-    codes: NDArray[np.uint8]
-    failures: list[Failure]
-
-
-class DDH(Hasher):
+class DDH(ImageHasher):
     """Codes from the neighbourhood structure of the images themselves.
 
     `fit` takes a folder, a list of files, an array of pictures, or an (n, d) array of ready
@@ -130,7 +115,7 @@ class DDH(Hasher):
         code_bytes(self.bits)
         self._check()
         folder = Path(work) if work is not None else None
-        with _work_folder(folder, resume):
+        with work_folder(folder, resume):
             if is_images(X):
                 data = self._data_from_images(open_images(X), folder, resume)
             else:
@@ -209,117 +194,9 @@ class DDH(Hasher):
         self.skipped_ = [vars(failure) for failure in data.features.failures]
         self._set_backbone(data.backbone)
 
-    def _set_backbone(self, backbone: Backbone | None) -> None:
-        self._network = backbone
-        self._extractor: Extractor | None = None
-
-    # -- encoding -------------------------------------------------------------------------
-
     def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
         raise AssertionError("DDH has a fit of its own")
 
     def _outputs(self, X: NDArray[Any]) -> NDArray[np.floating]:
         """z = W^T phi + c (Eq. 10), in float64."""
         return X.astype(np.float64) @ self.hash_weight_.T.astype(np.float64) + self.hash_bias_
-
-    def transform(self, X: Any) -> NDArray[np.int8]:
-        """Codes of pictures or ready features (2.5) as -1 and +1, int8 (n, bits).
-
-        A picture that cannot be read is an error here; `encode_images` reports and goes on.
-        """
-        if not is_images(X):
-            return super().transform(X)
-        source = open_images(X)
-        codes = np.empty((len(source), self.bits), np.int8)
-        for indices, outputs, failures in self._stream(source, None):
-            if failures:
-                raise InputError(f"{failures[0].name}: {failures[0].reason}")
-            codes[indices] = sgn(outputs)
-        return codes
-
-    def encode_images(self, images: Any, batch_size: int | None = None) -> Iterator[EncodedBatch]:
-        """Packed codes batch by batch, bad files reported beside them: for folders of any size."""
-        for indices, outputs, failures in self._stream(open_images(images), batch_size):
-            yield EncodedBatch(indices, pack(sgn(outputs)), failures)
-
-    def _stream(
-        self, source: ImageSource, batch_size: int | None
-    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.floating], list[Failure]]]:
-        self._fitted_columns()
-        if self._network is None:
-            raise InputError(
-                f"this model was fitted on ready features of {self.n_features_in_} dimensions; "
-                "give such features, or fit a model on images"
-            )
-        if self._extractor is None:
-            self._extractor = Extractor(self._network, self.device)
-        for batch in self._extractor.stream(source, batch_size=batch_size):
-            yield batch.indices, self._outputs(batch.features.cpu().numpy()), batch.failures
-
-    # -- saving ---------------------------------------------------------------------------
-
-    def _state(self) -> tuple[dict[str, Any], storage.Arrays]:
-        scalars, arrays = super()._state()
-        network = self._network
-        if network is None:
-            return scalars, arrays
-        packaged = isinstance(network, EfficientNetLite) and network.origin.startswith("imagenet")
-        scalars["backbone"] = {
-            "name": network.name,
-            "origin": network.origin,
-            "options": network.options(),
-            "preprocessing": network.preprocessing.to_dict(),
-            "packaged": packaged,
-        }
-        if not packaged:
-            for name, tensor in network.state_dict().items():
-                arrays[BACKBONE + name] = tensor.detach().cpu().numpy()
-        return scalars, arrays
-
-    def _restore(self, scalars: dict[str, Any], arrays: storage.Arrays) -> None:
-        described = scalars.get("backbone")
-        own = {name: array for name, array in arrays.items() if not name.startswith(BACKBONE)}
-        super()._restore({k: v for k, v in scalars.items() if k != "backbone"}, own)
-        self._set_backbone(None if described is None else _rebuilt(described, arrays))
-
-
-def _rebuilt(described: dict[str, Any], arrays: storage.Arrays) -> Backbone:
-    preprocessing = Preprocessing.from_dict(described["preprocessing"])
-    network = rebuild(described["name"], preprocessing.size, described["options"])
-    if described["packaged"]:
-        assert isinstance(network, EfficientNetLite)
-        network.load_imagenet()
-        if network.origin != described["origin"]:
-            raise ModelError(
-                f"this model needs the weights {described['origin']} of {network.name}, "
-                f"installed are {network.origin}"
-            )
-    else:
-        state = {
-            name.removeprefix(BACKBONE): torch.from_numpy(array.copy())
-            for name, array in arrays.items()
-            if name.startswith(BACKBONE)
-        }
-        network.load_state_dict(state)
-        network.origin = described["origin"]
-    network.preprocessing = preprocessing
-    return network.eval()
-
-
-@contextmanager
-def _work_folder(folder: Path | None, resume: bool) -> Iterator[None]:
-    """A folder that is there during the run and gone after it; refuse another run's work."""
-    if folder is not None and folder.exists() and any(folder.iterdir()) and not resume:
-        raise InputError(
-            f"{folder} holds the work of an interrupted run: resume it, or delete the folder"
-        )
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-    try:
-        yield
-    except BaseException:
-        if folder is not None and not any(folder.iterdir()):
-            folder.rmdir()  # nothing to resume
-        raise
-    if folder is not None:
-        shutil.rmtree(folder, ignore_errors=True)
