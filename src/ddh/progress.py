@@ -1,11 +1,16 @@
-"""Progress on a terminal: a bar with the time left, on standard error, never in `--json` output."""
+"""Progress on a terminal: a bar with the time left, on standard error, never in `--json` output.
+
+What a bar counts is also told to the job that runs, where one does (`ddh.jobs`).
+"""
 
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sized
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from tqdm import tqdm
+
+from ddh import jobs
 
 Item = TypeVar("Item")
 
@@ -31,6 +36,27 @@ def _options(total: int | None, label: str, unit: str, show: bool | None) -> dic
     }
 
 
+class Bar(tqdm):
+    """A bar that tells its job what it counts, also when nobody is watching."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._stage = jobs.stage(options["desc"], options["total"], options["unit"])
+
+    def update(self, n: float | None = 1) -> bool | None:
+        if self._stage is not None:
+            self._stage.advance(int(n or 0))
+        return super().update(n)
+
+    def set_postfix(self, *args: Any, **values: Any) -> None:
+        """Figures beside the bar; measures, unlike whole counts, are curves of the job."""
+        for name, value in values.items():
+            with suppress(TypeError, ValueError):
+                if self._stage is not None and not isinstance(value, int):
+                    self._stage.point(name, float(value))
+        super().set_postfix(*args, **values)
+
+
 def track(
     items: Iterable[Item],
     label: str,
@@ -40,13 +66,20 @@ def track(
     show: bool | None = None,
 ) -> Iterator[Item]:
     """Walk through `items` and show a bar; `show=None` means: when somebody is watching."""
-    return iter(tqdm(items, **_options(total, label, unit, show)))
+    with bar(label, total=_length(items) if total is None else total, unit=unit, show=show) as walk:
+        for item in items:
+            yield item
+            walk.update(1)
+
+
+def _length(items: Iterable[Any]) -> int | None:
+    return len(items) if isinstance(items, Sized) else None
 
 
 @contextmanager
 def bar(
     label: str, *, total: int | None, unit: str = "it", show: bool | None = None
-) -> Iterator[tqdm]:
+) -> Iterator[Bar]:
     """A bar to move by hand: `with bar("Encoding", total=n, unit="image") as b: b.update(32)`."""
-    with tqdm(**_options(total, label, unit, show)) as progress:
+    with Bar(**_options(total, label, unit, show)) as progress:
         yield progress
