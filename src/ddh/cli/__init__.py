@@ -21,6 +21,8 @@ VERBS = {
     "methods": "ddh.cli.methods:methods",
     "info": "ddh.cli.info:info",
     "report": "ddh.cli.report:report",
+    "doctor": "ddh.cli.doctor:doctor",
+    "completion": "ddh.cli.completion:completion",
     "bench": "ddh.bench:bench",
 }
 

@@ -1,0 +1,167 @@
+"""What `ddh doctor` tries out in processes of their own, so that nothing can take it down.
+
+A library may be missing, may raise while it is imported, may end the process with an illegal
+instruction, or may never return. `run` hands a list of probes to a child; where the child ends
+early, the probe it was at is to blame, and a new child goes on with the rest.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+SECONDS = 120
+MARK = "ddh-probe: "  # libraries print what they like while they are imported
+
+Outcome = dict[str, Any]
+
+
+def run(probes: list[str], seconds: float = SECONDS) -> dict[str, Outcome]:
+    """What each probe found: its own words, or {"error": why there are none}."""
+    found: dict[str, Outcome] = {}
+    while rest := [probe for probe in probes if probe not in found]:
+        lines, ending = _child(rest, seconds)
+        before = len(found)
+        for line in lines:
+            found[line["probe"]] = line["found"]
+        if ending:
+            culprit = next((probe for probe in rest if probe not in found), None)
+            if culprit is not None:
+                found[culprit] = {"error": ending}
+        if len(found) == before:  # a child that neither answers nor says how it ended
+            found |= {probe: {"error": "the probe gave no answer"} for probe in rest}
+    return found
+
+
+def _child(probes: list[str], seconds: float) -> tuple[list[dict[str, Any]], str]:
+    """The answers of one child, and how it ended where it did not reach its end."""
+    command = [sys.executable, "-m", "ddh.cli.doctor_probes", *probes]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, timeout=seconds, stdin=subprocess.DEVNULL
+        )
+    except subprocess.TimeoutExpired as late:
+        return _answers(late.stdout or b""), f"no answer after {seconds:.0f} s"
+    return _answers(done.stdout), _ending(done.returncode, done.stderr)
+
+
+def _answers(output: bytes) -> list[dict[str, Any]]:
+    lines = output.decode("utf-8", "replace").splitlines()
+    return [json.loads(line[len(MARK) :]) for line in lines if line.startswith(MARK)]
+
+
+def _ending(code: int, errors: bytes) -> str:
+    if code == 0:
+        return ""
+    if code < 0:
+        return f"the process ends with {signal.Signals(-code).name}"
+    last = errors.decode("utf-8", "replace").strip().splitlines()[-1:]
+    return " ".join([f"the process ends with {code}", *last])
+
+
+# -- in the child --------------------------------------------------------------------------------
+
+
+def library(module: str) -> Outcome:
+    """Import a library. `missing` is whether it is not there at all."""
+    try:
+        loaded = import_module(module)
+    except ModuleNotFoundError as error:
+        missing = error.name == module.split(".")[0]
+        return {"error": str(error), "missing": missing}
+    return {"file": str(getattr(loaded, "__file__", ""))}
+
+
+def kernel() -> Outcome:
+    """Which Hamming kernel runs and why; a small search by it is compared with plain counting."""
+    import numpy as np
+
+    from ddh import codes
+
+    name = codes.kernel()
+    rows = np.random.default_rng(0).integers(0, 256, (200, 8), dtype=np.uint8)
+    counted = np.unpackbits(rows[:3, None] ^ rows[None], axis=2).sum(axis=2)
+    right = np.sort(counted, axis=1)[:, :5]
+    if not np.array_equal(codes.search(rows[:3], rows, k=5).distances, right):
+        return {"error": f"{name} gives wrong distances"}
+    asked = os.environ.get("DDH_KERNEL", "")
+    if asked:
+        why = f"DDH_KERNEL={asked} asks for it"
+    elif name.startswith("native"):
+        offered = import_module("ddh.codes.kernel_native").VARIANTS
+        why = f"the best of what this processor has: {', '.join(offered)}"
+    else:
+        error = _import_error("ddh.codes._hamming") or "it has no code for this processor"
+        why = f"the compiled kernel cannot be used: {error}"
+    return {"name": name, "why": why, "native": name.startswith("native"), "asked": bool(asked)}
+
+
+def overlap() -> Outcome:
+    """Whether the compiled loops of the neighbourhood labels are there."""
+    from ddh.neighbours.native import available
+
+    return {"native": available(), "why": _import_error("ddh.neighbours._overlap")}
+
+
+def _import_error(module: str) -> str:
+    try:
+        import_module(module)
+    except ImportError as error:
+        return str(error)
+    return ""
+
+
+def device() -> Outcome:
+    """Where a network would run, after a small product there."""
+    import torch
+
+    from ddh.training.device import choose
+
+    chosen = choose("auto")
+    ones = torch.ones(64, 64, device=chosen)
+    if float((ones @ ones).sum()) != 64**3:
+        return {"error": f"{chosen} computes a wrong product"}
+    found: Outcome = {"device": str(chosen), "threads": torch.get_num_threads()}
+    if chosen.type == "cuda":
+        found["gpu"] = torch.cuda.get_device_name(chosen)
+        found["gpu_bytes"] = torch.cuda.mem_get_info(chosen)[1]
+    found["cuda_build"] = torch.version.cuda
+    return found
+
+
+def weights(name: str) -> Outcome:
+    """Whether the ImageNet weights of a backbone are there, and are the right ones."""
+    from ddh.backbones.efficientnet_lite import VARIANTS
+    from ddh.backbones.weights import packaged_file
+    from ddh.errors import MissingDependency
+
+    variant = VARIANTS[name]
+    try:
+        path = packaged_file(variant.package, variant.file, variant.sha256, extra=variant.extra)
+    except MissingDependency as error:
+        return {"error": str(error), "missing": True}
+    return {"bytes": path.stat().st_size, "sha256": variant.sha256}
+
+
+PROBES: dict[str, Callable[..., Outcome]] = {
+    "import": library, "kernel": kernel, "overlap": overlap, "device": device, "weights": weights,
+}  # fmt: skip
+
+
+def main(probes: list[str]) -> None:
+    """Answer probes such as `kernel` and `import:torch`, a line each, as soon as it is known."""
+    for probe in probes:
+        kind, _, argument = probe.partition(":")
+        try:
+            found = PROBES[kind](argument) if argument else PROBES[kind]()
+        except Exception as error:  # whatever a broken library raises is what we want to tell
+            found = {"error": f"{type(error).__name__}: {error}"}
+        print("\n" + MARK + json.dumps({"probe": probe, "found": found}), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
