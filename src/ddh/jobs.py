@@ -6,6 +6,7 @@ says no more than `@recorded("fit", "out")`. A folder that cannot be written nev
 """
 
 import json
+import math
 import os
 import platform
 import secrets
@@ -48,8 +49,9 @@ class Stage:
         self.job.write()
 
     def point(self, name: str, value: float) -> None:
-        """A point of the curve `name`, over what is done."""
-        self.job.curves.setdefault(name, Curve()).add(self.done, value)
+        """A point of the curve `name`, over what is done; what is no number has no place there."""
+        if math.isfinite(value):
+            self.job.curves.setdefault(name, Curve()).add(self.done, value)
 
     def seconds_left(self) -> float | None:
         """At the speed so far; None where nobody can know."""

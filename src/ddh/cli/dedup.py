@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
 
 from ddh.cli.index import index_option, open_collection
 from ddh.cli.search import TILE, picture
@@ -101,38 +100,20 @@ def _radius(radius: int | None, share: float | None, bits: int) -> int:
 
 def _ranked(collection: "Collection", group: "DuplicateGroup") -> list[Member]:
     """The members of a group, the one to keep first, the others by their distance to it."""
+    from ddh.index.copies import measure, rank
+
     rows = collection.index.get_many([hit.key for hit in group])
-    measured = [_measure(collection.file(row.key)) for row in rows]
-    order = sorted(
-        range(len(rows)),
-        key=lambda i: (-measured[i][0] * measured[i][1], -measured[i][2], i),
-    )
-    best = rows[order[0]].code
-    distances = [int(np.unpackbits(row.code ^ best).sum()) for row in rows]
-    rest = sorted(order[1:], key=lambda i: distances[i])
+    copies = rank(rows, [measure(collection.file(row.key)) for row in rows])
     return [
         Member(
-            rows[i].key,
-            str(collection.file(rows[i].key) or "") or None,
-            *measured[i],
-            distance=distances[i],
-            keep=i == order[0],
+            copy.row.key,
+            str(collection.file(copy.row.key) or "") or None,
+            *copy.measured,
+            distance=copy.distance,
+            keep=place == 0,
         )
-        for i in [order[0], *rest]
+        for place, copy in enumerate(copies)
     ]
-
-
-def _measure(file: Path | None) -> tuple[int, int, int]:
-    """Width, height and bytes of a picture; zeros where it cannot be read."""
-    from PIL import Image
-
-    if file is None:
-        return 0, 0, 0
-    try:
-        with Image.open(file) as image:
-            return *image.size, file.stat().st_size
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
-        return 0, 0, 0
 
 
 def _document(location: str, radius: int, groups: list[list[Member]]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 
 import ddh
 from ddh.errors import DDHError
-from ddh.serve import routes_files, routes_items, routes_search
+from ddh.serve import routes_collection, routes_files, routes_items, routes_search
 from ddh.serve.errors import answer_of, error_body
 from ddh.serve.guard import Guard, Sessions
 from ddh.serve.models import Problem
@@ -56,7 +56,7 @@ def create_app(location: str, settings: Settings | None = None) -> FastAPI:
         },
     )
     app.state.service, app.state.sessions = service, Sessions(settings.token)
-    for routes in (routes_files, routes_search, routes_items):
+    for routes in (routes_files, routes_search, routes_items, routes_collection):
         app.include_router(routes.router)
     for kind in (DDHError, HTTPException, RequestValidationError):
         app.add_exception_handler(kind, _tell)

@@ -1,12 +1,15 @@
 """Pictures that come in a form: one file `image`, and a few short text fields."""
 
 from dataclasses import dataclass
+from typing import Any
 
+from pydantic import BaseModel
 from starlette.datastructures import UploadFile
 from starlette.requests import Request
 
 from ddh.errors import InputError
 
+KINDS = "send application/json, or multipart/form-data with a file in the field image"
 MOST_FIELDS = 16
 MOST_FIELD_BYTES = 64 << 10
 
@@ -46,3 +49,14 @@ def is_form(content_type: str) -> bool:
 def is_json(content_type: str) -> bool:
     """Whether a body is JSON."""
     return content_type.partition(";")[0].strip().lower() == "application/json"
+
+
+def form_schema(fields: type[BaseModel]) -> dict[str, Any]:
+    """A form with a picture and text fields, for the OpenAPI description."""
+    told = fields.model_json_schema()["properties"]
+    texts = {
+        name: {"type": "string", "description": field["description"]}
+        for name, field in told.items()
+    }
+    image = {"type": "string", "format": "binary", "description": "A picture file."}
+    return {"type": "object", "required": ["image"], "properties": {"image": image, **texts}}

@@ -1,15 +1,18 @@
-"""What a search asks: the fields of `POST /search`, from JSON or from a form, checked."""
+"""What requests say: the fields of a search and of a new row, from JSON or a form, checked."""
 
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ddh.errors import InputError
-from ddh.index.rows import check_codes
+from ddh.index import Row
+from ddh.index.rows import check_codes, check_text
 
+Model = TypeVar("Model", bound=BaseModel)
 Where = dict[str, str | bool | int | float]
 
 
@@ -32,12 +35,52 @@ class Question(Asked):
     key: str | None = Field(None, description="The key of a row, to search by its code.")
 
 
-def read_json(body: bytes) -> Question:
-    """The body of a JSON request."""
+class NewFields(BaseModel):
+    """What may come with a picture that is added."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    key: str | None = Field(None, description="Its key; the name of its file where left out.")
+    metadata: dict[str, Any] | None = Field(None, description="Anything that JSON can hold.")
+
+
+class NewRow(NewFields):
+    """A row to add."""
+
+    key: str
+    code: str = Field(description="Lower-case hexadecimal digits of the packed code.")
+    path: str | None = Field(None, description="Its picture, below the collection's folder.")
+
+
+def read_new_row(body: bytes, bits: int) -> Row:
+    """The body of a JSON request that adds a row."""
+    new = _validated(NewRow.model_validate_json, body)
+    key = check_text(new.key, "a key")
+    path = None if new.path is None else check_text(new.path, "a path")
+    return Row(key, parse_code(new.code, bits), path, None, new.metadata or {})
+
+
+def read_new_fields(fields: dict[str, str]) -> NewFields:
+    """The text fields beside a picture that is added; an empty one counts as left out."""
+    given: dict[str, Any] = {name: text for name, text in fields.items() if text}
+    if "metadata" in given:
+        given["metadata"] = parse_json(given["metadata"], "metadata")
+    new = _validated(NewFields.model_validate, given)
+    if new.key is not None:
+        check_text(new.key, "a key")
+    return new
+
+
+def _validated(validate: Callable[[Any], Model], given: Any) -> Model:
     try:
-        question = Question.model_validate_json(body)
+        return validate(given)
     except ValidationError as error:
         raise InputError(plain_text(error.errors(include_url=False))) from error
+
+
+def read_json(body: bytes) -> Question:
+    """The body of a JSON request."""
+    question = _validated(Question.model_validate_json, body)
     if (question.code is None) == (question.key is None):
         raise InputError("give either code or key, the one that is searched by")
     return question
@@ -48,10 +91,7 @@ def read_fields(fields: dict[str, str]) -> Asked:
     given: dict[str, Any] = {name: text for name, text in fields.items() if text}
     for name in given.keys() & {"k", "offset", "radius", "where"}:
         given[name] = parse_json(given[name], name)
-    try:
-        return Asked.model_validate(given)
-    except ValidationError as error:
-        raise InputError(plain_text(error.errors(include_url=False))) from error
+    return _validated(Asked.model_validate, given)
 
 
 def parse_json(text: str, what: str) -> Any:

@@ -1,16 +1,20 @@
 """`/items`: rows looked at, added and removed."""
 
+from functools import partial
 from itertools import islice
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
+from starlette.exceptions import HTTPException
 
 from ddh.errors import InputError
 from ddh.index.rows import check_text
 from ddh.serve.errors import NoSuchKey
-from ddh.serve.models import Item, Listing
-from ddh.serve.questions import parse_where
+from ddh.serve.forms import KINDS, form_schema, is_form, is_json, read_form
+from ddh.serve.models import Item, Listing, Problem
+from ddh.serve.questions import NewFields, NewRow, parse_where, read_new_fields, read_new_row
 from ddh.serve.service import Service
+from ddh.serve.writing import refuse_unless_writable
 
 router = APIRouter(tags=["items"])
 
@@ -47,3 +51,47 @@ def item(request: Request, key: str) -> dict[str, Any]:
     if row is None:
         raise NoSuchKey(key)
     return service.pictures.item(row)
+
+
+BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {"schema": NewRow.model_json_schema()},
+            "multipart/form-data": {"schema": form_schema(NewFields)},
+        },
+    }
+}
+
+
+@router.post(
+    "/items",
+    response_model=Item,
+    status_code=201,
+    openapi_extra=BODY,
+    responses={409: {"model": Problem, "description": "A row has this key already."}},
+)
+async def add(request: Request) -> dict[str, Any]:
+    """Add a row: its code in JSON, or a picture, which is encoded and kept in `uploads`."""
+    service: Service = request.app.state.service
+    refuse_unless_writable(service.settings)
+    kind = request.headers.get("content-type", "")
+    if is_json(kind):
+        row = read_new_row(await request.body(), service.index.bits)
+        return await service.in_thread("write", partial(service.rows.add, row))
+    if not is_form(kind):
+        raise HTTPException(415, KINDS)
+    form = await read_form(request)
+    fields = read_new_fields(form.fields)
+    upload = await service.in_thread("pictures", partial(service.rows.inspect, form.image))
+    code = await service.encode(upload.content)
+    keep = partial(service.rows.add_picture, upload, fields, code)
+    return await service.in_thread("write", keep)
+
+
+@router.delete("/items/{key:path}", status_code=204)
+async def remove(request: Request, key: str) -> None:
+    """Remove a row; its file is left alone."""
+    service: Service = request.app.state.service
+    refuse_unless_writable(service.settings)
+    await service.in_thread("write", partial(service.rows.remove, check_text(key, "a key")))

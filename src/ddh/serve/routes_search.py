@@ -1,43 +1,32 @@
 """`POST /search`: the nearest rows to a code, to a row, or to a picture."""
 
-from typing import Any
-
 from fastapi import APIRouter, Request, Response
 from starlette.exceptions import HTTPException
 
 from ddh.serve.errors import answer_of, error_body
-from ddh.serve.forms import is_form, is_json, read_form
+from ddh.serve.forms import KINDS, form_schema, is_form, is_json, read_form
 from ddh.serve.guard import Application, Receive, Scope, Send, read_body
 from ddh.serve.models import Found
 from ddh.serve.questions import Asked, Question, read_fields, read_json
 from ddh.serve.service import Service
 
 PATH = "/search"
-KINDS = "send application/json, or multipart/form-data with a file in the field image"
 
 router = APIRouter()
 
 
-def _body() -> dict[str, Any]:
-    """Both bodies of the request, for the OpenAPI description."""
-    fields = Asked.model_json_schema()["properties"]
-    form = {
-        "type": "object",
-        "required": ["image"],
-        "properties": {
-            "image": {"type": "string", "format": "binary"},
-            **{name: {"type": "string", "description": fields[name]["description"]}
-               for name in fields},
+BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {"schema": Question.model_json_schema()},
+            "multipart/form-data": {"schema": form_schema(Asked)},
         },
-    }  # fmt: skip
-    content = {
-        "application/json": {"schema": Question.model_json_schema()},
-        "multipart/form-data": {"schema": form},
     }
-    return {"requestBody": {"required": True, "content": content}}
+}
 
 
-@router.post(PATH, response_model=Found, openapi_extra=_body(), tags=["search"])
+@router.post(PATH, response_model=Found, openapi_extra=BODY, tags=["search"])
 async def search(request: Request) -> Response:
     """The nearest rows to a code, to the row of a key, or to a picture."""
     service: Service = request.app.state.service

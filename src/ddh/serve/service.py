@@ -14,17 +14,22 @@ from ddh.index.collection import Collection
 from ddh.index.names import split_name
 from ddh.serve.batching import Batcher
 from ddh.serve.disk_cache import DiskCache
+from ddh.serve.duplicates import Duplicates
 from ddh.serve.encoding import Code, Encoder, encodes_pictures
 from ddh.serve.errors import NotAllowed, TooSlow
 from ddh.serve.items import Pictures
+from ddh.serve.maps import Maps
 from ddh.serve.metrics import Metrics
 from ddh.serve.searching import Search, Searcher
 from ddh.serve.settings import Settings
+from ddh.serve.survey import Surveyor
 from ddh.serve.thumbnails import Thumbnails
+from ddh.serve.writing import Rows
 
 SEARCHED_TOGETHER = 64
 ENCODED_TOGETHER = 16
 PICTURE_THREADS = 2
+MAPS_BYTES = 256 << 20
 
 Result = TypeVar("Result")
 
@@ -52,8 +57,14 @@ class Service:
             name: ThreadPoolExecutor(size, thread_name_prefix=f"ddh-{name}")
             for name, size in (
                 ("search", 1), ("model", 1), ("write", 1), ("pictures", PICTURE_THREADS),
+                ("survey", 1), ("duplicates", 1), ("map", 1),
             )
         }  # fmt: skip
+        self.surveyor = Surveyor(self.index)
+        self.rows = Rows(self.writer, self.pictures, self.surveyor.changed, self._upload_limits())
+        self.duplicates = Duplicates(self.index, self.pictures)
+        maps = DiskCache(settings.cache_folder() / "maps", MAPS_BYTES)
+        self.maps = Maps(maps, self._threads["map"])
         self._searches: Batcher[Search, bytes] = Batcher(
             self._search,
             self._threads["search"],
@@ -73,7 +84,6 @@ class Service:
     def _encoder(self, folder: Path | None) -> Encoder | None:
         if folder is None:
             return None
-        limits = Limits(self.settings.megapixels, self.settings.body_bytes)
         if not encodes_pictures(folder, self.index.model_id):
             if self.settings.model is not None:
                 raise InputError(
@@ -82,8 +92,15 @@ class Service:
                 )
             return None
         return Encoder(
-            folder, self.index.model_id, self.settings.device, limits, self.metrics.encoded
+            folder,
+            self.index.model_id,
+            self.settings.device,
+            self._upload_limits(),
+            self.metrics.encoded,
         )
+
+    def _upload_limits(self) -> Limits:
+        return Limits(self.settings.megapixels, self.settings.body_bytes)
 
     # -- answers -----------------------------------------------------------------------------
 
@@ -131,6 +148,7 @@ class Service:
 
     def close(self) -> None:
         """Let go of threads and of the index; closing twice is fine."""
+        self.maps.stop()
         for threads in self._threads.values():
             threads.shutdown(wait=True, cancel_futures=True)
         self.index.close()

@@ -1,0 +1,109 @@
+"""Groups of near-duplicates, page by page: which pictures, and which of them to keep."""
+
+import csv
+import io
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ddh.codes import search_radius
+from ddh.errors import InputError
+from ddh.index import Index
+from ddh.index.copies import Copy, measure, rank
+from ddh.index.grouping import group
+from ddh.serve.items import Pictures, picture_name
+from ddh.serve.survey import Survey
+
+MOST_PAIRS = 20_000_000  # 24 bytes each while groups are found
+SAMPLED = 256
+KEPT_ANSWERS = 8
+COLUMNS = ("group", "key", "path", "width", "height", "bytes", "distance", "keep")
+
+Groups = list[NDArray[np.int64]]
+
+
+class Duplicates:
+    """Finds groups in a survey and remembers the last few answers. For worker threads."""
+
+    def __init__(self, index: Index, pictures: Pictures) -> None:
+        self._index, self._pictures = index, pictures
+        self._lock = threading.Lock()
+        self._found: OrderedDict[tuple[int, int, str], tuple[Survey, Groups]] = OrderedDict()
+
+    def groups(self, survey: Survey, radius: int, folder: str) -> list[list[str]]:
+        """Keys of the rows of each group, by age; groups by their first rows."""
+        if not 0 <= radius <= self._index.bits:
+            raise InputError(f"the radius is a distance from 0 to {self._index.bits}, not {radius}")
+        with self._lock:
+            asked = (id(survey), radius, folder)
+            if asked not in self._found:
+                self._found[asked] = survey, _find(survey, radius, folder)
+            self._found.move_to_end(asked)
+            while len(self._found) > KEPT_ANSWERS:
+                self._found.popitem(last=False)
+            groups = self._found[asked][1]
+        return [[survey.keys[row] for row in rows.tolist()] for rows in groups]
+
+    def page(self, groups: Sequence[list[str]]) -> list[dict[str, Any]]:
+        """Groups as JSON tells them; rows that are gone since are left out."""
+        pages = []
+        for copies in map(self._copies, groups):
+            if len(copies) > 1:
+                items = [self._told(copy) for copy in copies]
+                pages.append({"items": items, "keep": copies[0].row.key})
+        return pages
+
+    def _copies(self, keys: list[str]) -> list[Copy]:
+        rows = self._index.get_many(keys)
+        names = [picture_name(row.key, row.path) for row in rows]
+        return rank(rows, [measure(self._pictures.file(name)) for name in names]) if rows else []
+
+    def _told(self, copy: Copy) -> dict[str, Any]:
+        known = copy.measured.bytes > 0
+        figures = {
+            name: value if known else None for name, value in copy.measured._asdict().items()
+        }
+        return {**self._pictures.item(copy.row), "distance": copy.distance, **figures}
+
+    def csv(self, groups: Sequence[list[str]]) -> Iterator[str]:
+        """All groups as lines of a table."""
+        yield _line(COLUMNS)
+        for number, keys in enumerate(groups, 1):
+            for place, copy in enumerate(self._copies(keys)):
+                width, height, size = copy.measured
+                row = copy.row
+                yield _line(
+                    (number, row.key, row.path, width, height, size, copy.distance, place == 0)
+                )
+
+
+def _find(survey: Survey, radius: int, folder: str) -> Groups:
+    rows = survey.rows_below(folder) if folder else np.arange(len(survey))
+    codes = survey.codes[rows]
+    _refuse_too_many(codes, radius)
+    return [rows[found.positions] for found in group(codes, radius)]
+
+
+def _refuse_too_many(codes: NDArray[np.uint8], radius: int) -> None:
+    """Estimate the pairs from a few rows, so that no radius fills the memory."""
+    sample = np.random.default_rng(0).permutation(len(codes))[:SAMPLED]
+    pairs = 0
+    for seen, row in enumerate(sample.tolist(), 1):
+        found = search_radius(codes[row : row + 1], codes, radius)
+        different = (codes[found.indices] != codes[row]).any(axis=1)  # equal ones cost no pair
+        pairs += int(different.sum())
+        if seen >= 16 and pairs / seen * len(codes) / 2 > MOST_PAIRS:
+            raise InputError(
+                f"far too many pictures lie within {radius} bits of each other: "
+                "choose a smaller radius, or a folder"
+            )
+
+
+def _line(values: Sequence[object]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(values)
+    return text.getvalue()

@@ -1,0 +1,125 @@
+"""The collection as a whole: facets, near-duplicates, the map, and the jobs that make it."""
+
+import base64
+from contextlib import suppress
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import StreamingResponse
+
+from ddh.jobs import read_jobs
+from ddh.serve.maps import Map
+from ddh.serve.models import Colours, Facets, Groups, Job, Jobs, MapKey, MapState
+from ddh.serve.service import Service
+
+router = APIRouter()
+
+Radius = Annotated[int, Query(ge=0, le=4096)]
+Offset = Annotated[int, Query(ge=0, le=1 << 53)]
+
+
+@router.get("/facets", response_model=Facets, tags=["collection"])
+async def facets(request: Request) -> dict[str, Any]:
+    """Folders with the rows below them, and the values of metadata that rows can be found by."""
+    service: Service = request.app.state.service
+    return await service.in_thread("survey", lambda: service.surveyor.current().facets())
+
+
+@router.get("/duplicates", response_model=Groups, tags=["collection"])
+async def duplicates(
+    request: Request,
+    radius: Radius = 2,
+    offset: Offset = 0,
+    limit: Annotated[int, Query(ge=1, le=200)] = 20,
+    folder: str = "",
+) -> dict[str, Any]:
+    """Groups of pictures that are nearly the same; the first of each is the one to keep."""
+    service: Service = request.app.state.service
+    groups = await service.in_thread("duplicates", partial(_groups, service, radius, folder))
+    page = partial(service.duplicates.page, groups[offset : offset + limit])
+    return {
+        "groups": await service.in_thread("pictures", page),
+        "total": len(groups),
+        "more": len(groups) > offset + limit,
+    }
+
+
+@router.get("/duplicates.csv", response_class=StreamingResponse, tags=["collection"])
+async def duplicates_csv(request: Request, radius: Radius = 2, folder: str = "") -> Response:
+    """All groups as a table."""
+    service: Service = request.app.state.service
+    groups = await service.in_thread("duplicates", partial(_groups, service, radius, folder))
+    headers = {"Content-Disposition": 'attachment; filename="duplicates.csv"'}
+    lines = service.duplicates.csv(groups)
+    return StreamingResponse(lines, media_type="text/csv; charset=utf-8", headers=headers)
+
+
+def _groups(service: Service, radius: int, folder: str) -> list[list[str]]:
+    return service.duplicates.groups(service.surveyor.current(), radius, folder)
+
+
+@router.get("/map", response_model=MapState, tags=["map"])
+async def map_state(request: Request) -> dict[str, Any]:
+    """Whether the map is ready; asking starts it."""
+    service: Service = request.app.state.service
+    survey = await service.in_thread("survey", service.surveyor.current)
+    return service.maps.state(survey)
+
+
+def _ready(request: Request) -> Map:
+    found: Map | None = request.app.state.service.maps.ready()
+    if found is None:
+        raise HTTPException(404, "there is no map yet: GET /map starts it and tells when it is")
+    return found
+
+
+class Bytes(Response):
+    """Numbers without any wrapping, for the OpenAPI description."""
+
+    media_type = "application/octet-stream"
+
+
+@router.get("/map/points", response_class=Bytes, tags=["map"])
+def map_points(request: Request) -> Response:
+    """Pairs of little-endian float32 from -1 to 1."""
+    return Bytes(_ready(request).points.astype("<f4").tobytes())
+
+
+@router.get("/map/codes", response_class=Bytes, tags=["map"])
+def map_codes(request: Request) -> Response:
+    """The packed code of each point, one after the other."""
+    return Bytes(_ready(request).survey.codes.tobytes())
+
+
+@router.get("/map/colours", response_model=Colours, tags=["map"])
+def map_colours(request: Request, by: str) -> dict[str, Any]:
+    """A category for each point: values is base64 of one byte each, 255 for none."""
+    category = _ready(request).survey.colours().get(by)
+    if category is None:
+        raise HTTPException(404, f"the map has no colours by {by[:60]!r}: GET /map names them")
+    return {
+        "categories": [str(value) for value in category.values],
+        "values": base64.b64encode(category.of_row.tobytes()).decode(),
+    }
+
+
+@router.get("/map/keys", response_model=MapKey, tags=["map"])
+def map_key(request: Request, at: Offset) -> dict[str, Any]:
+    """The key of a point's row."""
+    survey = _ready(request).survey
+    if at >= len(survey):
+        raise HTTPException(404, f"the map has {len(survey)} points, none at {at}")
+    return {"key": survey.keys[at]}
+
+
+@router.get("/jobs", response_model=Jobs, tags=["service"])
+def jobs() -> Jobs:
+    """Long jobs of this user on this machine, the newest first."""
+    found = []
+    for record in read_jobs():
+        with suppress(ValidationError):  # written by another version
+            found.append(Job.model_validate(record))
+    return Jobs(jobs=found)
