@@ -67,27 +67,35 @@ def fit(
     ddh fit photos/ -o photos.ddh
     ddh fit photos/ -o photos.ddh --bits 128 --backbone efficientnet-lite2 --size 160
     ddh fit photos/ -o photos.ddh --resume        after a crash or Ctrl-C
+    torchrun --nproc-per-node 4 -m ddh fit photos/ -o photos.ddh      on four GPUs
     """
     from ddh.hashers import DDH
+    from ddh.training.processes import job
 
     started = time.monotonic()
-    X = read_input(images)
-    model = DDH(depth=depth.replace("-", " "), random_state=seed, **settings)  # type: ignore[arg-type]
-    y = None if labels is None else read_labels(labels, X)
-    model.fit(X, y, work=work_folder(out), resume=resume)
-    model_id = model.save(out)
-    document = {
+    with job(settings["device"]) as processes:
+        X = read_input(images)
+        model = DDH(depth=depth.replace("-", " "), random_state=seed, **settings)  # type: ignore[arg-type]
+        y = None if labels is None else read_labels(labels, X)
+        model.fit(X, y, work=work_folder(out), resume=resume)
+        if processes.first:
+            model.save(out)
+            document = _document(model, out, time.monotonic() - started)
+            emit(document, _summary(document), as_json)
+
+
+def _document(model: Any, out: Path, seconds: float) -> dict[str, Any]:
+    return {
         "model": str(out),
-        "id": model_id,
+        "id": model.model_id,
         "bits": model.bits,
         "images": model.images_,
         "skipped": model.skipped_,
-        "seconds": round(time.monotonic() - started, 1),
+        "seconds": round(seconds, 1),
         "settings": model.settings_,
         "labels": model.label_statistics_,
         "loss": model.history_[-1]["loss"],
     }
-    emit(document, _summary(document), as_json)
 
 
 def _summary(document: dict[str, Any]) -> str:

@@ -18,6 +18,7 @@ from ddh.hashers import storage
 from ddh.hashers.base import Hasher, sgn
 from ddh.images import Failure, ImageSource, Preprocessing, is_images, open_images
 from ddh.training.features import Extractor
+from ddh.training.processes import current
 
 BACKBONE = "backbone."
 
@@ -139,15 +140,22 @@ def work_folder(folder: Path | None, resume: bool) -> Iterator[Path | None]:
     if folder is None:
         yield None
         return
+    processes = current()
+    processes.once(lambda: _make_folder(folder, resume))
+    try:
+        yield folder
+    except BaseException:
+        if processes.first and not any(folder.iterdir()):
+            folder.rmdir()  # nothing to resume
+        raise
+    processes.meet()
+    if processes.first:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _make_folder(folder: Path, resume: bool) -> None:
     if folder.exists() and any(folder.iterdir()) and not resume:
         raise InputError(
             f"{folder} holds the work of an interrupted run: resume it, or delete the folder"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    try:
-        yield folder
-    except BaseException:
-        if not any(folder.iterdir()):
-            folder.rmdir()  # nothing to resume
-        raise
-    shutil.rmtree(folder, ignore_errors=True)

@@ -7,7 +7,7 @@ from ddh.images.flowers import Split, flowers17, flowers17_splits
 from ddh.images.handwriting import digits
 from ddh.images.label_list import multi_label_list
 from ddh.images.labelled import LabelledImages
-from ddh.images.loading import Batch, Failure, load_batches
+from ddh.images.loading import Batch, Failure, load_batches, load_parts
 from ddh.images.nus import nus_wide
 from ddh.images.opening import is_images, open_images
 from ddh.images.preprocessing import Preprocessing
@@ -35,6 +35,7 @@ __all__ = [
     "flowers17_splits",
     "is_images",
     "load_batches",
+    "load_parts",
     "multi_label_list",
     "nus_wide",
     "open_images",

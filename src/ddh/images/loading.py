@@ -62,6 +62,19 @@ def load_batches(
         raise InputError("batch_size and workers are at least 1, ahead is at least 0")
     order = _order(indices, len(source))
     parts = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+    return load_parts(source, preprocessing, parts, workers=workers, ahead=ahead, native=native)
+
+
+def load_parts(
+    source: ImageSource,
+    preprocessing: Preprocessing,
+    parts: list[NDArray[np.int64]],
+    *,
+    workers: int | None = None,
+    ahead: int = 2,
+    native: bool = False,
+) -> Generator[Batch, None, None]:
+    """As `load_batches`, for batches of any sizes: each part names the pictures of one."""
     if isinstance(source, ImageArray) and (
         native or preprocessing.keeps(*source.pixels.shape[1:3])
     ):

@@ -5,6 +5,8 @@ others needs neither the N outputs nor N products (see `ddh.objective.loss`). Me
 values of the network's type, and L x L in float64.
 """
 
+from typing import Self
+
 import torch
 from torch import Tensor
 
@@ -17,9 +19,12 @@ BLOCK_ROWS = 1024
 class Moments:
     """m = sum u and (where wanted) G = sum u u^T of each group of rows, in float64."""
 
-    def __init__(self, bits: int, group_of: Tensor, *, grams: bool) -> None:
+    def __init__(
+        self, bits: int, group_of: Tensor, *, grams: bool, groups: int | None = None
+    ) -> None:
         self.group_of = group_of
-        groups = int(group_of.max()) + 1 if len(group_of) else 1
+        if groups is None:
+            groups = int(group_of.max()) + 1 if len(group_of) else 1
         if grams and groups * bits**2 * 8 > GRAM_LIMIT:
             raise InputError(
                 f"{groups} groups of labels with {bits} bits need more than "
@@ -29,6 +34,12 @@ class Moments:
         self.gram = torch.zeros(
             groups if grams else 0, bits, bits, dtype=torch.float64, device=group_of.device
         )
+
+    @classmethod
+    def like(cls, other: Self) -> Self:
+        """Zero moments of the same groups."""
+        groups, bits = other.total.shape
+        return cls(bits, other.group_of, grams=len(other.gram) > 0, groups=groups)
 
     def clear(self) -> None:
         self.total.zero_()
@@ -59,12 +70,19 @@ class PairMemory:
     """
 
     def __init__(
-        self, outputs: Tensor, group_of: Tensor | None = None, *, group_grams: bool = False
+        self,
+        outputs: Tensor,
+        group_of: Tensor | None = None,
+        *,
+        group_grams: bool = False,
+        group_count: int | None = None,
     ) -> None:
         self.outputs = outputs.detach().clone()
         everyone = torch.zeros(len(outputs), dtype=torch.int64, device=outputs.device)
         self.all = Moments(self.bits, everyone, grams=True)
-        self.groups = None if group_of is None else Moments(self.bits, group_of, grams=group_grams)
+        self.groups = None
+        if group_of is not None:
+            self.groups = Moments(self.bits, group_of, grams=group_grams, groups=group_count)
         self.refresh()
 
     def __len__(self) -> int:
@@ -91,7 +109,7 @@ class PairMemory:
         """Sum G and m from U again, in blocks of rows."""
         for moments in self._moments():
             moments.clear()
-            for start in range(0, len(self), block):
+            for start in range(0, len(self.outputs), block):
                 part = self.outputs[start : start + block]
                 rows = torch.arange(start, start + len(part), device=part.device)
                 moments.add(rows, part, sign=1)

@@ -140,9 +140,12 @@ class GroupPositives(Positives):
         return quadratic / bits**2 - 2 * linear / bits + self.counts(rows)
 
     def within(self, rows: Tensor) -> Tensor:
-        groups, position = self._groups(rows).unique(return_inverse=True)
+        return self.among(self._groups(rows))
+
+    def among(self, members: Tensor) -> Tensor:
+        """Similarity among images of these groups, bool with an empty diagonal."""
+        groups, position = members.unique(return_inverse=True)
         owner, columns = self.relation.entries(groups)
-        table = torch.zeros(len(groups), len(self.sizes), dtype=torch.bool, device=rows.device)
+        table = torch.zeros(len(groups), len(self.sizes), dtype=torch.bool, device=members.device)
         table[owner, columns] = True
-        similar = table[position][:, self._groups(rows)]
-        return similar.fill_diagonal_(False)
+        return table[position][:, members].fill_diagonal_(False)

@@ -1,16 +1,27 @@
 """Random crops and mirror images, a whole batch at once on the device, in pure torch."""
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample
 
 
-def augment(pixels: Tensor, seed: int, *, least_area: float = 0.5) -> Tensor:
+def augment(
+    pixels: Tensor,
+    seed: int,
+    *,
+    least_area: float = 0.5,
+    part: tuple[NDArray[np.int64], int] | None = None,
+) -> Tensor:
     """Each picture: a random part of `least_area` to all of its area, perhaps mirrored.
 
-    Parameters are drawn on the CPU from `seed`, so a run repeats on every device.
+    Parameters are drawn on the CPU from `seed`, so a run repeats on every device. With `part`
+    (places, n) the pictures are those at some places of a batch of n, and get what they would
+    get there.
     """
-    n, device = len(pixels), pixels.device
+    places, n = (slice(None), len(pixels)) if part is None else part
+    device = pixels.device
     generator = torch.Generator().manual_seed(seed)
     area = torch.empty(n).uniform_(least_area, 1.0, generator=generator)
     aspect = torch.empty(n).uniform_(-0.25, 0.25, generator=generator).exp()
@@ -23,6 +34,6 @@ def augment(pixels: Tensor, seed: int, *, least_area: float = 0.5) -> Tensor:
     transform[:, 0, 2] = shift[0] * (1 - width)
     transform[:, 1, 1] = height
     transform[:, 1, 2] = shift[1] * (1 - height)
-    grid = affine_grid(transform.to(device), list(pixels.shape), align_corners=False)
+    grid = affine_grid(transform[places].to(device), list(pixels.shape), align_corners=False)
     cropped = grid_sample(pixels, grid, align_corners=False, padding_mode="reflection")
     return cropped.contiguous(memory_format=torch.channels_last)

@@ -4,6 +4,10 @@ One safetensors file holds every tensor (hashing layer, trained network, optimis
 header holds the rest. It is written beside the old one and moved into place. Order of batches
 and augmentation are drawn from (seed, epoch, step), so nothing else needs to be kept, and on
 a CPU a resumed run ends with the same weights, bit for bit.
+
+Several processes write their shards of the memory beside it, under names that only this
+checkpoint knows: it counts when the one file is in place, and then older shards go. Any number
+of processes can take it up.
 """
 
 import json
@@ -18,6 +22,7 @@ from torch import Tensor, nn
 
 from ddh.errors import ModelError
 from ddh.objective import PairMemory
+from ddh.training.processes import ALONE, Processes
 
 FILE = "training.safetensors"
 
@@ -28,8 +33,25 @@ def save(
     optimiser: torch.optim.Optimizer,
     memory: PairMemory,
     state: dict[str, Any],
+    processes: Processes = ALONE,
 ) -> None:
     """Write the checkpoint of a run; `state` is plain values (epoch, step, history, settings)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not processes.alone:
+        state = state | {"shards": _save_shard(folder, memory, state, processes)}
+    if processes.first:
+        tensors = _module_tensors(modules, optimiser)
+        if processes.alone:
+            tensors |= {f"memory.{key}": value for key, value in _memory_tensors(memory).items()}
+        _write(folder / FILE, tensors, {"state": json.dumps(state)})
+        for shard in folder.glob("memory-*.safetensors"):
+            if shard.name not in state.get("shards", {}):
+                shard.unlink()
+
+
+def _module_tensors(
+    modules: dict[str, nn.Module], optimiser: torch.optim.Optimizer
+) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = {}
     for name, module in modules.items():
         tensors |= {f"{name}.{key}": value for key, value in module.state_dict().items()}
@@ -39,12 +61,29 @@ def save(
             for key, value in entry.items()
             if value is not None
         }
-    tensors |= {f"memory.{key}": value for key, value in _memory_tensors(memory).items()}
+    return tensors
+
+
+def _write(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
     tidy = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / f".{FILE}.{os.getpid()}"
-    save_file(tidy, temporary, metadata={"state": json.dumps(state)})
-    temporary.replace(folder / FILE)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    save_file(tidy, temporary, metadata=metadata)
+    temporary.replace(path)
+
+
+def _save_shard(
+    folder: Path, memory: PairMemory, state: dict[str, Any], processes: Processes
+) -> dict[str, list[int]]:
+    """Write this process's rows of U; returns {file: [first row, last row + 1]} of all of them."""
+    shards = {}
+    for rank in range(processes.size):
+        rows = processes.shard(len(memory), rank)
+        name = f"memory-{state['epoch']}-{state['step']}-{rows.start}-{rows.stop}.safetensors"
+        shards[name] = [rows.start, rows.stop]
+        if rank == processes.rank:
+            _write(folder / name, {"outputs": memory.outputs}, {})
+    processes.sums([1.0], memory.outputs.device)  # every shard is there before the one file is
+    return shards
 
 
 def load(
@@ -53,6 +92,7 @@ def load(
     optimiser: torch.optim.Optimizer,
     memory: PairMemory,
     expected: dict[str, Any],
+    processes: Processes = ALONE,
 ) -> dict[str, Any] | None:
     """Put a saved run back into these objects and return its state; None when there is none.
 
@@ -76,9 +116,40 @@ def load(
     for name, module in modules.items():
         module.load_state_dict(_below(tensors, f"{name}."))
     _load_optimiser(optimiser, _below(tensors, "optimiser."))
-    for key, target in _memory_tensors(memory).items():
-        target.copy_(tensors[f"memory.{key}"])
+    if processes.alone and "shards" not in state:
+        for key, target in _memory_tensors(memory).items():
+            target.copy_(tensors[f"memory.{key}"])
+    else:
+        _load_rows(folder, memory, tensors.get("memory.outputs"), state, processes)
+        memory.refresh()
     return state
+
+
+def _load_rows(
+    folder: Path,
+    memory: PairMemory,
+    whole: Tensor | None,
+    state: dict[str, Any],
+    processes: Processes,
+) -> None:
+    """This process's rows of U, from the whole or from the shards that some processes wrote."""
+    mine = processes.shard(len(memory))
+    if whole is not None:
+        memory.outputs.copy_(whole[mine])
+        return
+    for name, (start, stop) in state["shards"].items():
+        first, last = max(start, mine.start), min(stop, mine.stop)
+        if first >= last:
+            continue
+        try:
+            with safe_open(folder / name, "pt") as file:
+                rows = file.get_slice("outputs")[first - start : last - start]
+        except (OSError, SafetensorError) as error:
+            raise ModelError(
+                f"{folder / name} of the checkpoint is missing or damaged; "
+                "delete the folder to start again"
+            ) from error
+        memory.outputs[first - mine.start : last - mine.start] = rows.to(memory.outputs)
 
 
 def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

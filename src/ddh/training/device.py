@@ -3,6 +3,7 @@
 import torch
 
 from ddh.errors import InputError
+from ddh.training.processes import current
 
 
 def choose(device: str = "auto") -> torch.device:
@@ -10,7 +11,8 @@ def choose(device: str = "auto") -> torch.device:
     if device == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")
-        if torch.backends.mps.is_available():
+        # processes that train together cannot exchange what is on Apple's GPU
+        if torch.backends.mps.is_available() and current().alone:
             return torch.device("mps")
         return torch.device("cpu")
     try:

@@ -24,9 +24,11 @@ from ddh.errors import InputError, ModelError
 from ddh.images import Failure, ImageSource, load_batches
 from ddh.progress import bar
 from ddh.training.device import choose, supports_bfloat16
+from ddh.training.processes import current
 
 CPU_BATCH, GPU_BATCH = 32, 256
 NOTE_SECONDS = 5.0
+COPY_ROWS = 65536
 
 
 @dataclass(frozen=True)
@@ -102,12 +104,13 @@ def extract(
     """Features of a whole source, with a progress bar.
 
     With `folder` they are written there as they come, and `resume` goes on with what an
-    interrupted run left. Memory: 4 bytes x pictures x dimensions (a mapped file with `folder`).
+    interrupted run left. Several processes each do a shard of the pictures; they need a `folder`
+    that all of them see. Memory: 4 bytes x pictures x dimensions (a mapped file with `folder`).
     """
     extractor = Extractor(backbone, device)
     store = _Store(source, backbone, folder, resume)
-    todo = np.arange(store.done, len(source))
-    with bar("Features", total=len(source), unit="image", show=show) as progress:
+    todo = np.arange(store.rows.start + store.done, store.rows.stop)
+    with bar("Features", total=store.done + len(todo), unit="image", show=show) as progress:
         progress.update(store.done)
         for batch in extractor.stream(source, indices=todo, batch_size=batch_size):
             store.add(batch)
@@ -122,15 +125,19 @@ class _Store:
         self, source: ImageSource, backbone: Backbone, folder: Path | None, resume: bool
     ) -> None:
         self.source, self.folder = source, folder
+        self.processes = current()
+        self.rows = self.processes.shard(len(source))
         self.failures: list[Failure] = []
         self.done = 0
         self.noted = time.monotonic()
         shape = (len(source), backbone.dimensions)
         if folder is None:
+            if not self.processes.alone:
+                raise InputError("several processes need a work folder that all of them see")
             self.values = np.zeros(shape, np.float32)
             return
         folder.mkdir(parents=True, exist_ok=True)
-        self.file, self.note = folder / "features.npy", folder / "features.json"
+        self.file, self.note = folder / "features.npy", self._note_of(self.processes.rank)
         self.identity = {
             "images": len(source),
             "names": _digest(source.names),
@@ -140,8 +147,21 @@ class _Store:
         }
         if resume and self.note.is_file() and self.file.is_file():
             self._take_up()
-        else:
-            self.values = open_memmap(self.file, "w+", np.float32, shape)
+        self.processes.once(lambda: self._create(shape, resume))
+        self.values = open_memmap(self.file, "r+")
+
+    def _note_of(self, rank: int) -> Path:
+        """The note of a process; of one alone, it covers all pictures."""
+        assert self.folder is not None
+        if self.processes.alone:
+            return self.folder / "features.json"
+        rows = self.processes.shard(len(self.source), rank)
+        return self.folder / f"features-{rows.start}-{rows.stop}.json"
+
+    def _create(self, shape: tuple[int, int], resume: bool) -> None:
+        """A file for all pictures, unless there is one to go on with."""
+        if not (resume and self.file.is_file() and open_memmap(self.file, "r").shape == shape):
+            open_memmap(self.file, "w+", np.float32, shape)
 
     def _take_up(self) -> None:
         noted = json.loads(self.note.read_text())
@@ -150,7 +170,6 @@ class _Store:
                 f"the features in {self.folder} are of other images or another backbone; "
                 "resume with the same ones, or delete the folder to start again"
             )
-        self.values = open_memmap(self.file, "r+")
         self.done = noted["done"]
         self.failures = [Failure(**entry) for entry in noted["failures"]]
 
@@ -180,13 +199,42 @@ class _Store:
     def finish(self) -> Features:
         if self.folder is not None:
             self._write_note()
+            self._join()
         bad = np.array([failure.index for failure in self.failures], np.int64)
         usable = np.setdiff1d(np.arange(len(self.source)), bad)
         if not len(usable):
             reason = self.failures[0].reason if self.failures else "there are none"
             raise InputError(f"none of the {len(self.source)} images can be used: {reason}")
-        values = self.values if not len(bad) else self.values[usable]
-        return Features(values, usable, self.failures)
+        return Features(self._of(usable), usable, self.failures)
+
+    def _join(self) -> None:
+        """Take in what the other processes have done."""
+        if self.processes.alone:
+            return
+        self.processes.meet()
+        self.values = open_memmap(self.file, "r")
+        notes = [self._note_of(rank).read_text() for rank in range(self.processes.size)]
+        self.failures = [Failure(**f) for note in notes for f in json.loads(note)["failures"]]
+
+    def _of(self, usable: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The rows of the usable pictures; for several processes a file, which they share."""
+        if len(usable) == len(self.values):
+            return self.values
+        if self.processes.alone:
+            return self.values[usable]
+        assert self.folder is not None
+        path = self.folder / "usable-features.npy"
+
+        def write() -> None:
+            shape = (len(usable), self.values.shape[1])
+            rows = open_memmap(path, "w+", np.float32, shape)
+            for start in range(0, len(usable), COPY_ROWS):
+                part = slice(start, start + COPY_ROWS)
+                rows[part] = self.values[usable[part]]
+            rows.flush()
+
+        self.processes.once(write)
+        return open_memmap(path, "r")
 
 
 def _digest(names: Sequence[str]) -> str:

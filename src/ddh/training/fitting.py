@@ -9,18 +9,30 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
+from torch import Tensor
 
 from ddh.backbones import Backbone
 from ddh.errors import InputError
 from ddh.images import ImageSource
 from ddh.neighbours import label_groups, pairwise_labels, statistics
 from ddh.objective import GraphPositives, GroupPositives, PairMemory, Positives
+from ddh.training import network, sharding
 from ddh.training.device import choose
 from ddh.training.features import Features
 from ddh.training.inputs import FeatureInputs, NetworkInputs
 from ddh.training.loop import Run, train
-from ddh.training.network import HashingLayer, fold, freeze, prepare, standardise
+from ddh.training.network import HashingLayer, fold, freeze, prepare
+from ddh.training.processes import current
 from ddh.training.settings import Depth, Settings
+from ddh.training.sharding import (
+    Shard,
+    ShardedFeatures,
+    ShardedGraph,
+    ShardedGroups,
+    ShardedMemory,
+    ShardedPictures,
+    share_batch_norms,
+)
 
 # From so many steps on a GPU, compiling the network pays for itself.
 COMPILED_STEPS = 1000
@@ -74,25 +86,27 @@ def fit_hashing(
     where = choose(device)
     if len(data.features.values) < 3:
         raise InputError(f"at least 3 images are needed, there are {len(data.features.values)}")
+    shard = Shard(current(), len(data.features.values))
     positives, label_statistics = _positives(data, settings, where, approximate, folder, resume)
-    values = np.asarray(data.features.values)
+    values = np.asarray(data.features.values[shard.rows])
     features = torch.from_numpy(values if values.flags.writeable else values.copy()).to(where)
-    mean, scale = standardise(features, settings.centre)
+    mean, scale = _standardise(features, settings.centre, shard)
     standard = (features - mean) / scale
     layer = HashingLayer(features.shape[1], bits, torch.Generator().manual_seed(seed)).to(where)
     with torch.no_grad():
         outputs = torch.cat([layer(part) for part in standard.split(8192)])
     run = Run(
-        inputs=FeatureInputs(standard),
+        inputs=FeatureInputs(standard) if shard.alone else ShardedFeatures(standard, shard),
         layer=layer,
         positives=positives,
-        memory=PairMemory(outputs, positives.group_of, group_grams=settings.alpha != 1),
+        memory=_memory(outputs, positives, settings, shard),
         settings=settings,
         seed=seed,
+        processes=shard.processes,
         identity={"bits": bits, "depth": depth, "data": data.digest()},
     )
     if depth != "head":
-        _add_network(run, data, depth, mean, scale)
+        _add_network(run, data, depth, mean, scale, shard)
     history = train(run, folder=folder, resume=resume)
     if run.network is not None:
         assert data.backbone is not None
@@ -100,6 +114,20 @@ def fit_hashing(
         data.backbone.origin = f"trained from {data.backbone.origin}"
     folded = {name: value.cpu().numpy() for name, value in fold(layer, mean, scale).items()}
     return Fitted(folded["weight"], folded["bias"], settings, history, label_statistics)
+
+
+def _standardise(features: Tensor, centre: bool, shard: Shard) -> tuple[Tensor, Tensor]:
+    if shard.alone:
+        return network.standardise(features, centre)
+    return sharding.standardise(features, centre, shard)
+
+
+def _memory(outputs: Tensor, positives: Positives, settings: Settings, shard: Shard) -> PairMemory:
+    grams = settings.alpha != 1
+    if shard.alone:
+        return PairMemory(outputs, positives.group_of, group_grams=grams)
+    groups = len(positives.sizes) if isinstance(positives, GroupPositives) else None
+    return ShardedMemory(outputs, shard, positives.group_of, group_grams=grams, groups=groups)
 
 
 def _positives(
@@ -111,36 +139,70 @@ def _positives(
     resume: bool,
 ) -> tuple[Positives, dict[str, Any]]:
     """S from the labels where there are some, else from the features (Alg. 1)."""
+    shard = Shard(current(), len(data.features.values))
     if data.labels is not None:
         groups = label_groups(data.labels)
         degree = groups.degree()
         summary = {"groups": len(groups.sizes), "mean_degree": float(degree.mean())}
-        return GroupPositives(groups, device), summary
+        if shard.alone:
+            return GroupPositives(groups, device), summary
+        return ShardedGroups(groups, shard, device), summary
+    if shard.alone:
+        graph = _graph(data, settings, device, approximate, folder, resume)
+        return GraphPositives(graph, device), statistics(graph).to_dict()
+    if folder is None:
+        raise InputError("several processes need a work folder that all of them see")
+
+    def hand_out() -> dict[str, Any]:
+        """The first process makes the graph, and a file with the rows of each process."""
+        graph = _graph(data, settings, device, approximate, folder, resume)
+        for rank in range(shard.processes.size):
+            rows = shard.processes.shard(shard.total, rank)
+            sparse.save_npz(_part(folder, rank), graph[rows], compressed=False)
+        return statistics(graph).to_dict()
+
+    summary = shard.processes.once(hand_out)
+    rows = sparse.csr_array(sparse.load_npz(_part(folder, shard.processes.rank)))
+    return ShardedGraph(rows, shard, device), summary
+
+
+def _part(folder: Path, rank: int) -> Path:
+    return folder / f"graph-of-process-{rank}.npz"
+
+
+def _graph(
+    data: Data,
+    settings: Settings,
+    device: torch.device,
+    approximate: bool,
+    folder: Path | None,
+    resume: bool,
+) -> sparse.csr_array:
+    """S by Alg. 1, or from the folder where an interrupted run left it."""
     saved = None
     if folder is not None:
         exact = "approximate" if approximate else "exact"
         saved = folder / f"graph-{settings.k1}-{settings.k2}-{settings.centre}-{exact}.npz"
     if saved is not None and resume and saved.is_file():
-        graph = sparse.csr_array(sparse.load_npz(saved))
-    else:
-        values = data.features.values if data.label_features is None else data.label_features
-        graph = pairwise_labels(
-            values,
-            settings.k1,
-            settings.k2,
-            centre=settings.centre,
-            device="cuda" if device.type == "cuda" else None,
-            approximate=approximate,
-        )
-        if saved is not None:
-            part = saved.with_name(".part.npz")
-            sparse.save_npz(part, graph)
-            part.replace(saved)
-    return GraphPositives(graph, device), statistics(graph).to_dict()
+        return sparse.csr_array(sparse.load_npz(saved))
+    values = data.features.values if data.label_features is None else data.label_features
+    graph = pairwise_labels(
+        values,
+        settings.k1,
+        settings.k2,
+        centre=settings.centre,
+        device="cuda" if device.type == "cuda" else None,
+        approximate=approximate,
+    )
+    if saved is not None:
+        part = saved.with_name(".part.npz")
+        sparse.save_npz(part, graph)
+        part.replace(saved)
+    return graph
 
 
 def _add_network(
-    run: Run, data: Data, depth: Depth, mean: torch.Tensor, scale: torch.Tensor
+    run: Run, data: Data, depth: Depth, mean: Tensor, scale: Tensor, shard: Shard
 ) -> None:
     """Let the backbone learn too: batches then come from pictures."""
     assert data.backbone is not None
@@ -149,11 +211,10 @@ def _add_network(
     run.network = backbone
     run.network_parameters = prepare(backbone, depth)
     steps = run.settings.epochs * len(run.inputs) // run.settings.batch_size
-    run.inputs = NetworkInputs(
-        backbone,
-        data.source,
-        data.features.usable,
-        mean,
-        scale,
-        compiled=mean.device.type == "cuda" and steps >= COMPILED_STEPS,
-    )
+    compiled = mean.device.type == "cuda" and steps >= COMPILED_STEPS
+    pictures = (backbone, data.source, data.features.usable, mean, scale)
+    if shard.alone:
+        run.inputs = NetworkInputs(*pictures, compiled=compiled)
+    else:
+        share_batch_norms(backbone)
+        run.inputs = ShardedPictures(*pictures, shard, compiled=compiled)

@@ -88,7 +88,10 @@ class NetworkInputs(Inputs):
                 continue
             rows = torch.from_numpy(row_of[batch.indices]).to(device)
             pixels = torch.from_numpy(batch.pixels).to(device)
-            x = augment(self.backbone.normalise(pixels), seed)
-            with torch.autocast(device.type, torch.bfloat16, enabled=self.half):
-                features = self.forward(x)
-            yield rows, (features.float() - self.mean) / self.scale
+            yield rows, self.standard_features(augment(self.backbone.normalise(pixels), seed))
+
+    def standard_features(self, x: Tensor) -> Tensor:
+        """(phi(x) - mean) / scale of normalised pictures."""
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.half):
+            features = self.forward(x)
+        return (features.float() - self.mean) / self.scale

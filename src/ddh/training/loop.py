@@ -26,6 +26,7 @@ from ddh.objective import (
 from ddh.progress import bar
 from ddh.training import checkpoint
 from ddh.training.inputs import Inputs
+from ddh.training.processes import ALONE, Processes
 from ddh.training.settings import Settings
 
 CHECKPOINT_SECONDS = 30.0
@@ -43,9 +44,14 @@ class Run:
     seed: int
     network: nn.Module | None = None
     network_parameters: list[nn.Parameter] = field(default_factory=list)
+    #: The processes that train together, each on the rows of its shard (`sharding`).
+    processes: Processes = ALONE
     #: Values that tell this run from another (a digest of the data, the bits, ...).
     identity: dict[str, Any] = field(default_factory=dict)
     history: list[dict[str, float]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.hash = self.processes.parallel(self.layer)
 
     def modules(self) -> dict[str, nn.Module]:
         trained: dict[str, nn.Module] = {"layer": self.layer}
@@ -63,13 +69,18 @@ def train(
     """Train to the last epoch and return the curve, one entry an epoch.
 
     With `folder` a checkpoint is written at least every half minute and once an epoch; with
-    `resume` a checkpoint found there is taken up.
+    `resume` a checkpoint found there is taken up. Several processes take every step together,
+    each with the rows of the batch that its shard holds.
     """
     optimiser = _optimiser(run)
     state: dict[str, Any] = {"epoch": 0, "step": 0, "sums": [0.0, 0.0, 0.0], "history": []}
     if folder is not None and resume:
-        found = checkpoint.load(folder, run.modules(), optimiser, run.memory, run.fingerprint())
+        found = checkpoint.load(
+            folder, run.modules(), optimiser, run.memory, run.fingerprint(), run.processes
+        )
         state = found or state
+        if not run.processes.first:
+            state["sums"] = [0.0, 0.0, 0.0]  # they are sums over the processes
     run.history = list(state["history"])
     steps = math.ceil(len(run.inputs) / run.settings.batch_size)
     total = steps * run.settings.epochs
@@ -79,7 +90,7 @@ def train(
         while state["epoch"] < run.settings.epochs:
             for _ in _epoch(run, optimiser, state, steps):
                 progress.update(1)
-                if folder is not None and time.monotonic() - saved > CHECKPOINT_SECONDS:
+                if folder is not None and _is_due(run, saved):
                     _save(folder, run, optimiser, state)
                     saved = time.monotonic()
             _close_epoch(run, state, optimiser)
@@ -88,6 +99,12 @@ def train(
                 _save(folder, run, optimiser, state)
                 saved = time.monotonic()
     return run.history
+
+
+def _is_due(run: Run, saved: float) -> bool:
+    """Whether it is time for a checkpoint; the first process has the clock."""
+    waited = time.monotonic() - saved
+    return run.processes.agree(waited > CHECKPOINT_SECONDS, run.memory.outputs.device)
 
 
 def _epoch(
@@ -109,28 +126,35 @@ def _epoch(
 
 
 def _step(run: Run, optimiser: torch.optim.Optimizer, rows: Tensor, features: Tensor) -> Terms:
-    """One gradient step; the terms come back scaled as they were trained."""
-    settings, N, b = run.settings, len(run.inputs), len(rows)
-    z = run.layer(features)
+    """One gradient step; the terms come back scaled as they were trained.
+
+    With several processes, each has the terms of its rows, and an equal share of what does not
+    belong to rows; the objective is the sum over the processes.
+    """
+    settings, N, processes = run.settings, len(run.inputs), run.processes
+    z = run.hash(features)
+    b = int(processes.sums([len(rows)], z.device)[0])
     run.memory.update(rows, z)
     if settings.pairs == "all":
         pairs, others = all_pairs(z, rows, run.positives, run.memory, settings.alpha), N
     else:
-        pairs, others = in_batch(z, run.positives.within(rows), settings.alpha), b
+        whole = in_batch(processes.join(z), run.positives.within(rows), settings.alpha)
+        pairs, others = processes.share_value(whole), b
     terms = Terms(
         pairs / (others * b),
         quantisation(z) / (N * b),
-        regulariser(run.layer.weight, run.layer.bias),
+        regulariser(run.layer.weight, run.layer.bias) / processes.size,
     )
     loss = terms.total(settings.quantisation_weight(N, z.shape[1]), settings.lambda2)
     optimiser.zero_grad(set_to_none=True)
-    loss.backward()  # type: ignore[no-untyped-call]
+    (loss * processes.size).backward()  # DDP averages the gradients, of which we want the sum
     optimiser.step()
     return Terms(*(term.detach() for term in terms))
 
 
 def _close_epoch(run: Run, state: dict[str, Any], optimiser: torch.optim.Optimizer) -> None:
-    pairs, quant, regular = (value / max(state["step"], 1) for value in state["sums"])
+    sums = run.processes.sums(state["sums"], run.memory.outputs.device)
+    pairs, quant, regular = (value / max(state["step"], 1) for value in sums)
     settings = run.settings
     lambda1 = settings.quantisation_weight(len(run.inputs), run.memory.bits)
     loss = pairs + lambda1 / 2 * quant + settings.lambda2 / 2 * regular
@@ -153,8 +177,9 @@ def _close_epoch(run: Run, state: dict[str, Any], optimiser: torch.optim.Optimiz
 
 
 def _save(folder: Path, run: Run, optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    whole = state | {"history": run.history} | run.fingerprint()
-    checkpoint.save(folder, run.modules(), optimiser, run.memory, whole)
+    sums = run.processes.sums(state["sums"], run.memory.outputs.device)
+    whole = state | {"sums": sums, "history": run.history} | run.fingerprint()
+    checkpoint.save(folder, run.modules(), optimiser, run.memory, whole, run.processes)
 
 
 def _optimiser(run: Run) -> torch.optim.Optimizer:

@@ -1,0 +1,56 @@
+"""Grill et al. (2020), "Bootstrap your own latent": a network predicts its own moving average.
+
+The online network q(g(f(v))) of one view predicts the target g'(f'(v')) of the other, and the
+target follows the online weights: xi <- tau xi + (1 - tau) theta, with tau rising to 1 along half
+a cosine wave. No negative pairs, so nothing but the predictor and the batch norms keeps it
+from a constant; `ddh.training.pretraining.signs` watches that.
+"""
+
+import copy
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from ddh.backbones import Backbone
+from ddh.training.pretraining.objective import SelfSupervised, projection
+
+HIDDEN, OUT = 1024, 256
+FIRST_MOMENTUM = 0.99
+
+
+class BYOL(SelfSupervised):
+    """Symmetric BYOL; the result is the target's backbone, an average over the last steps."""
+
+    def __init__(self, backbone: Backbone) -> None:
+        nn.Module.__init__(self)
+        self.backbone = backbone
+        self.projector = projection(backbone.dimensions, HIDDEN, OUT)
+        self.predictor = projection(OUT, HIDDEN, OUT)
+        self.target_backbone = copy.deepcopy(backbone).requires_grad_(False)
+        self.target_projector = copy.deepcopy(self.projector).requires_grad_(False)
+
+    def forward(self, first: Tensor, second: Tensor) -> Tensor:
+        """2 - 2 cos(prediction, target), summed over both directions, the mean of a batch."""
+        views = torch.cat([first, second])
+        predicted = self.predictor(self.projector(self.backbone(views)))
+        with torch.no_grad():
+            targets = self.target_projector(self.target_backbone(views))
+        swapped = targets.roll(len(first), dims=0)
+        return 4 - 4 * _cosine(predicted, swapped).mean()
+
+    @torch.no_grad()
+    def after_step(self, progress: float) -> None:
+        tau = 1 - (1 - FIRST_MOMENTUM) * (math.cos(math.pi * progress) + 1) / 2
+        online = [*self.backbone.parameters(), *self.projector.parameters()]
+        target = [*self.target_backbone.parameters(), *self.target_projector.parameters()]
+        torch._foreach_lerp_(target, online, 1 - tau)
+
+    @property
+    def result(self) -> Backbone:
+        return self.target_backbone
+
+
+def _cosine(a: Tensor, b: Tensor) -> Tensor:
+    return (normalize(a.float(), dim=1) * normalize(b.float(), dim=1)).sum(dim=1)

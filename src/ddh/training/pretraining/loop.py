@@ -1,0 +1,304 @@
+"""The pretraining run: two views of every picture, one step after another, to the plan's end."""
+
+import json
+import math
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ddh.backbones import Backbone
+from ddh.errors import DDHError, InputError
+from ddh.images import Failure, ImageSource
+from ddh.progress import bar
+from ddh.training.device import choose, supports_bfloat16
+from ddh.training.network import freeze
+from ddh.training.pretraining import saving
+from ddh.training.pretraining.objective import SelfSupervised
+from ddh.training.pretraining.pictures import Pictures, open_pictures
+from ddh.training.pretraining.plan import TRIAL_STEPS, Plan
+from ddh.training.pretraining.settings import PretrainSettings, objective_class
+from ddh.training.pretraining.signs import SAMPLE, Signs, neighbours, signs
+from ddh.training.pretraining.views import random_view
+
+LOOKS = 20  # at the signs of progress, in a whole run
+CHECKPOINT_SECONDS = 60
+COMPILED_STEPS = 1000  # from so many steps on a GPU, compiling pays for itself
+LEAST_IMAGES = 8
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """What a pretraining leaves: the backbone is trained in place."""
+
+    backbone: Backbone
+    history: list[dict[str, Any]]
+    epochs: float
+    seconds: float
+    failures: list[Failure]
+
+
+def pretrain(
+    backbone: Backbone,
+    source: ImageSource,
+    settings: PretrainSettings,
+    *,
+    device: str = "auto",
+    seed: int = 0,
+    folder: Path | None = None,
+    resume: bool = False,
+) -> Pretrained:
+    """Train `backbone` on the pictures alone.
+
+    With `folder` a checkpoint is written every minute, and `resume` goes on from it within the
+    same plan: a time budget counts the minutes of all runs together. With `epochs`, a resumed run on
+    a CPU ends with the same weights as one that was never interrupted.
+    """
+    where = choose(device)
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    pictures = open_pictures(source, backbone, where, folder)
+    run = _Run(backbone, pictures, settings, where, seed, folder)
+    if resume:
+        run.take_up()
+    run.to_the_end()
+    return Pretrained(
+        run.hand_over(), run.history, run.step / run.plan.steps_per_epoch, run.seconds,
+        pictures.failures,
+    )  # fmt: skip
+
+
+@dataclass
+class _Run:
+    backbone: Backbone
+    pictures: Pictures
+    settings: PretrainSettings
+    device: torch.device
+    seed: int
+    folder: Path | None
+    step: int = 0
+    seconds: float = 0.0
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        n = len(self.pictures)
+        if n < LEAST_IMAGES:
+            raise InputError(f"pretraining needs at least {LEAST_IMAGES} pictures, there are {n}")
+        self.batch = min(self.settings.batch_size, n)
+        self.plan = Plan(self.settings, n // self.batch)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            objective = objective_class(self.settings.objective)(self.backbone)
+        self.backbone.requires_grad_(True)
+        self.objective: SelfSupervised = objective.to(  # type: ignore[call-overload]
+            self.device, memory_format=torch.channels_last
+        ).train()
+        self.half = self.device.type == "cuda" and supports_bfloat16(self.device)
+        self.optimiser = self._optimiser()
+        self.sample = np.linspace(0, n - 1, min(n, SAMPLE)).astype(np.int64)
+        self.seen: Tensor | None = None  # the neighbours of the last look
+        self.compiled: Any = None
+
+    def _optimiser(self) -> torch.optim.Optimizer:
+        """SGD; biases and batch norms do not decay."""
+        learning = [p for p in self.objective.parameters() if p.requires_grad]
+        groups = [
+            {"params": [p for p in learning if p.ndim > 1]},
+            {"params": [p for p in learning if p.ndim <= 1], "weight_decay": 0.0},
+        ]
+        return torch.optim.SGD(
+            groups, lr=0.0, momentum=self.settings.momentum, weight_decay=self.settings.weight_decay
+        )
+
+    # -- the loop -------------------------------------------------------------------------
+
+    def to_the_end(self) -> None:
+        """Run what is left of the plan."""
+        self.compiled = self._compiled()
+        saved = time.monotonic()
+        with bar("Pretraining", total=self.plan.total, unit="step") as progress:
+            progress.update(self.step)
+            while self.step < self.plan.total:
+                loss = self._some_steps(progress)
+                if not math.isfinite(loss):
+                    raise DDHError(
+                        f"the loss is {loss} at step {self.step} of the pretraining; lower the "
+                        f"learning rate (it is {self.settings.learning_rate})"
+                    )
+                if self._time_to_look() or self.step >= self.plan.total:
+                    self._look(loss)
+                shown = self.history[-1] if self.history else {}
+                progress.set_postfix(
+                    loss=f"{loss:.3f}", agreement=f"{shown.get('agreement', 0):.2f}", refresh=False
+                )
+                if self.folder is not None and time.monotonic() - saved > CHECKPOINT_SECONDS:
+                    self.save()
+                    saved = time.monotonic()
+        self.save()
+
+    def _compiled(self) -> Any:
+        long = self.plan.timed or self.plan.total - self.step >= COMPILED_STEPS
+        if self.device.type == "cuda" and long:
+            return torch.compile(self.objective)
+        return self.objective
+
+    def _some_steps(self, progress: Any) -> float:
+        """To the end of the epoch, or of the trial before the first plan; the mean loss."""
+        epoch, at = divmod(self.step, self.plan.steps_per_epoch)
+        last = min(self.plan.steps_per_epoch, at + self.plan.total - self.step)
+        if self.plan.timed and self.step < TRIAL_STEPS:
+            last = min(last, at + TRIAL_STEPS - self.step)
+        parts = self._parts(epoch)[at:last]
+        total = torch.zeros((), device=self.device)
+        started, halfway = time.monotonic(), (len(parts) + 1) // 2
+        for done, batch in enumerate(self.pictures.batches(parts)):
+            if done == halfway:
+                self._wait()
+                middle = time.monotonic()
+            total += self._one_step(batch)
+            progress.update(1)
+        mean = float(total) / len(parts)  # waits for the device
+        ended = time.monotonic()
+        self.seconds += ended - started
+        if len(parts) > halfway:  # the first steps may have compiled the network
+            self.plan.fit_budget(
+                self.step, self.seconds, (ended - middle) / (len(parts) - halfway)
+            )
+            progress.total = self.plan.total
+        return mean
+
+    def _parts(self, epoch: int) -> list[NDArray[np.int64]]:
+        """The batches of an epoch; what is left of the last, smaller one is for another epoch."""
+        order = np.random.default_rng((self.seed, epoch)).permutation(len(self.pictures))
+        whole = self.plan.steps_per_epoch * self.batch
+        return np.split(order[:whole], self.plan.steps_per_epoch)
+
+    def _one_step(self, batch: Tensor) -> Tensor:
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.plan.rate(self.step)
+        generator = self._generator(self.step)
+        first, second = self._views(batch, generator)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
+            loss = self.compiled(first, second)
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimiser.step()
+        self.step += 1
+        self.objective.after_step(self.plan.progress(self.step))
+        return loss.detach()
+
+    def _generator(self, number: int) -> torch.Generator:
+        drawn = np.random.SeedSequence((self.seed, number)).generate_state(2, np.uint32)
+        seed = int(drawn[0]) << 31 ^ int(drawn[1])
+        return torch.Generator(self.device).manual_seed(seed)
+
+    def _views(self, batch: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        network, size = self.backbone, self.backbone.preprocessing.size
+        first, second = (
+            (255 * random_view(batch, size, self.settings.views, which, generator)
+             - network.pixel_mean) / network.pixel_std
+            for which in (0, 1)
+        )  # fmt: skip
+        return first, second
+
+    def _wait(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    # -- signs of progress ----------------------------------------------------------------
+
+    def _time_to_look(self) -> bool:
+        looks = max(1, self.plan.total // LOOKS)
+        last = self.history[-1]["step"] if self.history else 0
+        return self.step - last >= looks
+
+    def _look(self, loss: float) -> None:
+        first, second = self._sample_features()
+        seen = neighbours(first.double())
+        found = signs(first, second, self.seen)
+        self.seen = seen
+        epoch = self.step / self.plan.steps_per_epoch
+        self.history.append(
+            {"step": self.step, "epoch": round(epoch, 2), "seconds": round(self.seconds, 1),
+             "loss": loss, "rate": self.plan.rate(self.step)} | found.to_dict()
+        )  # fmt: skip
+        if found.collapsed:
+            raise DDHError(self._collapse(found))
+
+    def _collapse(self, found: Signs) -> str:
+        return (
+            f"the network has collapsed at step {self.step}: features spread {found.spread:.3f} "
+            f"over {found.rank:.1f} dimensions, so pictures can no longer be told apart. Start "
+            f"again with a lower learning rate (it is {self.settings.learning_rate}), a larger "
+            f"batch (it is {self.batch}), or more pictures (there are {len(self.pictures)})"
+        )
+
+    @torch.no_grad()
+    def _sample_features(self) -> tuple[Tensor, Tensor]:
+        """Features of two fixed views of the sample, by the network as it would be handed over."""
+        network = self.objective.result
+        network.eval()
+        parts = np.array_split(self.sample, math.ceil(len(self.sample) / 256))
+        pairs = []
+        for number, batch in enumerate(self.pictures.batches(parts)):
+            views = self._views(batch, self._generator(-1 - number & 0x7FFFFFFF))
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
+                pairs.append(tuple(network(view).float() for view in views))
+        network.train()
+        first, second = zip(*pairs, strict=True)
+        return torch.cat(first), torch.cat(second)
+
+    # -- checkpoints ----------------------------------------------------------------------
+
+    def _identity(self) -> dict[str, Any]:
+        return {
+            "images": len(self.pictures),
+            "backbone": self.backbone.name,
+            "size": self.backbone.preprocessing.size,
+            "settings": json.loads(json.dumps(self.settings.to_dict())),
+            "seed": self.seed,
+        }
+
+    def save(self) -> None:
+        """Write a checkpoint, where there is a folder for it."""
+        if self.folder is None:
+            return
+        state = self._identity() | {
+            "step": self.step,
+            "total": self.plan.total,
+            "seconds": self.seconds,
+            "history": self.history,
+        }
+        seen = {} if self.seen is None else {"seen": self.seen}
+        saving.write(self.folder, {"objective": self.objective}, self.optimiser, seen, state)
+
+    def take_up(self) -> None:
+        """Go on from a checkpoint, where there is one."""
+        if self.folder is None:
+            return
+        found = saving.read(
+            self.folder, {"objective": self.objective}, self.optimiser, self._identity()
+        )
+        if found is None:
+            return
+        state, tensors = found
+        self.step, self.seconds = state["step"], state["seconds"]
+        self.plan.total, self.history = state["total"], state["history"]
+        if "seen" in tensors:
+            self.seen = tensors["seen"].to(self.device)
+
+    def hand_over(self) -> Backbone:
+        """The trained weights in the caller's backbone, on the CPU, ready for features."""
+        trained = {k: v.cpu() for k, v in self.objective.result.state_dict().items()}
+        self.backbone.cpu().load_state_dict(trained)
+        freeze(self.backbone)
+        epochs = self.step / self.plan.steps_per_epoch
+        self.backbone.origin = (
+            f"{self.settings.objective} for {epochs:.0f} epochs from {self.backbone.origin}"
+        )
+        return self.backbone

@@ -1,0 +1,52 @@
+"""How long a pretraining is: a number of epochs, or as many steps as a time budget holds."""
+
+import math
+from dataclasses import dataclass
+
+from ddh.training.pretraining.settings import PretrainSettings
+
+TRIAL_STEPS = 20  # measured before a time budget becomes a number of steps
+LEAST_STEPS = 2 * TRIAL_STEPS
+
+
+@dataclass
+class Plan:
+    """The steps of a run and its learning rate at each.
+
+    With a time budget `total` is a first guess until `TRIAL_STEPS` are done; from then on
+    `fit_budget` sets it by the measured time of a step, again and again, so that a machine that
+    slows down ends in time too. The rate depends on the share done, so it falls smoothly.
+    """
+
+    settings: PretrainSettings
+    steps_per_epoch: int
+    total: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.total:
+            epochs = self.settings.epochs or 100
+            self.total = epochs * self.steps_per_epoch
+
+    @property
+    def timed(self) -> bool:
+        return self.settings.minutes is not None
+
+    def fit_budget(self, step: int, seconds: float, seconds_per_step: float) -> None:
+        """`step` steps took `seconds` in all, and one takes so long now."""
+        if not self.timed or step < TRIAL_STEPS:
+            return
+        assert self.settings.minutes is not None
+        left = 60 * self.settings.minutes - seconds
+        self.total = max(step + math.floor(left / max(seconds_per_step, 1e-9)), LEAST_STEPS)
+
+    def progress(self, step: int) -> float:
+        return min(1.0, step / max(1, self.total))
+
+    def rate(self, step: int) -> float:
+        """Linear warm-up, then half a cosine wave to zero."""
+        warm_up = min(self.settings.warm_up * self.steps_per_epoch, self.total / 10)
+        peak = self.settings.learning_rate * self.settings.batch_size / 256
+        if step < warm_up:
+            return peak * (step + 1) / (warm_up + 1)
+        share = (step - warm_up) / max(1.0, self.total - warm_up)
+        return peak * (1 + math.cos(math.pi * min(1.0, share))) / 2

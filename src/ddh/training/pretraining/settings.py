@@ -1,0 +1,79 @@
+"""Settings of a pretraining, and where the objectives are."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from importlib import import_module
+from typing import Any
+
+from ddh.errors import InputError
+from ddh.training.pretraining.objective import SelfSupervised
+from ddh.training.pretraining.views import ViewSettings
+
+# name -> "module:class" below ddh.training.pretraining
+OBJECTIVES = {"byol": "byol:BYOL"}
+
+TINY = 64  # pictures of so many pixels or fewer are neither blurred nor solarised
+
+
+@dataclass(frozen=True)
+class PretrainSettings:
+    """Either `epochs` or `minutes` says how long; the defaults are BYOL's on small pictures."""
+
+    objective: str = "byol"
+    epochs: int | None = None
+    minutes: float | None = None
+    """Time for the training, measured from its first step; the schedule is planned to fit."""
+    batch_size: int = 512
+    learning_rate: float = 0.12
+    """For 256 pictures a batch; it grows in proportion, and falls along half a cosine wave."""
+    warm_up: float = 5
+    """Epochs in which the rate rises from 0, a tenth of all at most."""
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+    views: ViewSettings = field(default_factory=ViewSettings)
+
+    def __post_init__(self) -> None:
+        if self.objective not in OBJECTIVES:
+            known = ", ".join(OBJECTIVES)
+            raise InputError(f"there is no objective {self.objective!r}; there are: {known}")
+        if (self.epochs is None) == (self.minutes is None):
+            raise InputError("give either epochs or minutes, to say how long to pretrain")
+        if self.epochs is not None and self.epochs < 1:
+            raise InputError(f"epochs must be at least 1, not {self.epochs}")
+        if self.minutes is not None and not self.minutes > 0:
+            raise InputError(f"minutes must be positive, not {self.minutes}")
+        if self.batch_size < 2 or not self.learning_rate > 0:
+            raise InputError("batch_size is 2 or more, and learning_rate positive")
+        for name in ("warm_up", "momentum", "weight_decay"):
+            if not getattr(self, name) >= 0:
+                raise InputError(f"{name} must not be negative, not {getattr(self, name)}")
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def objective_class(name: str) -> type[SelfSupervised]:
+    """The class of an objective by its name."""
+    module, _, attribute = OBJECTIVES[name].partition(":")
+    return getattr(import_module(f"ddh.training.pretraining.{module}"), attribute)
+
+
+def pretrain_settings(
+    size: int, trained: bool, changes: Mapping[str, Any] | None = None
+) -> PretrainSettings:
+    """Defaults for pictures of `size` pixels and for weights that are `trained` already or not.
+
+    Trained weights get a tenth of the rate and less of the crop: they are to be adapted, not lost.
+    `changes` are settings by name; those of the views too.
+    """
+    given = {name: value for name, value in (changes or {}).items() if value is not None}
+    of_views = {field.name for field in fields(ViewSettings)}
+    known = {field.name for field in fields(PretrainSettings)} | of_views
+    if unknown := sorted(given.keys() - known):
+        raise InputError(f"there is no setting {unknown[0]!r}; there are: {sorted(known)}")
+    views = ViewSettings(**(given.pop("views", None) or {}))
+    if size > TINY:
+        views = replace(views, blur_chance=(0.5, 0.1), solarise_chance=(0.0, 0.2))
+    views = replace(views, **{name: given.pop(name) for name in of_views & given.keys()})
+    rate = {"learning_rate": 0.012} if trained else {}
+    return PretrainSettings(**(rate | given), views=views)
