@@ -1,23 +1,19 @@
 """`ddh doctor` on healthy and on broken installations: libraries are really taken away."""
 
-import fnmatch
 import json
 import os
 import shutil
 import subprocess
 import sys
-import sysconfig
-import venv
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from installations import installation
 
 from ddh.cli import doctor_probes
 from ddh.cli.doctor import EXTRAS, Finding, Requirement, _compiler, _folders, _show, older
 from ddh.cli.doctor import doctor as command
-
-SITE = Path(sysconfig.get_paths()["purelib"])
 
 
 def examine(python: Path | str, **environment: str) -> tuple[int, dict[str, dict]]:
@@ -29,21 +25,6 @@ def examine(python: Path | str, **environment: str) -> tuple[int, dict[str, dict
     document = json.loads(done.stdout)
     assert document["problems"] == sum(f["mark"] == "problem" for f in document["findings"])
     return done.returncode, {finding["name"]: finding for finding in document["findings"]}
-
-
-def installation(folder: Path, repository: Path, hidden: tuple[str, ...]) -> Path:
-    """The interpreter of a new environment: all that is installed here but for some names.
-
-    ddh itself is a copy without its compiled parts, as an installation without a compiler has it.
-    """
-    venv.create(folder, symlinks=True, with_pip=False)
-    site = next(folder.glob("lib/python*/site-packages"))
-    for entry in SITE.iterdir():
-        if not any(fnmatch.fnmatch(entry.name, f"{name}*") for name in (*hidden, "__editable__")):
-            (site / entry.name).symlink_to(entry)
-    leave = shutil.ignore_patterns("*.so", "__pycache__")
-    shutil.copytree(repository / "src" / "ddh", site / "ddh", ignore=leave)
-    return folder / "bin" / "python"
 
 
 def test_this_installation_is_well():

@@ -18,10 +18,25 @@ SHOWN_ROWS, SHOWN_RESULTS = 8, 10
     "-o", "--out", default="demo-output", show_default=True, type=click.Path(path_type=Path),
     help="Folder for the model and the picture.",
 )  # fmt: skip
+@click.option("--page", is_flag=True, help="Index the digits as pictures and open the web page.")
+@click.option("--port", default=8080, show_default=True, help="Of the page; 0 takes a free one.")
+@click.option("--browser/--no-browser", default=True, help="Whether --page opens a browser.")
 @json_option
 @quiet_option
-def demo(out: Path, as_json: bool) -> None:
-    """Learn codes for 1,797 handwritten digits, search, and compare with LSH and ITQ."""
+def demo(out: Path, page: bool, port: int, browser: bool, as_json: bool) -> None:
+    """Learn codes for 1,797 handwritten digits, search, and compare with LSH and ITQ.
+
+    With --page: make a folder of pictures of them, learn its codes, index it, and serve the page.
+
+    \b
+    ddh demo
+    ddh demo --page
+    """
+    if page:
+        from ddh.cli.demo_page import show
+
+        show(out, port, browser)
+        return
     from ddh.evaluation import mean_average_precision
     from ddh.hashers import DDH, ITQ, LSH
     from ddh.images import ImageArray, digits
@@ -106,7 +121,10 @@ def _text(document: dict) -> str:
             "used for the score alone.",
             f"See what was found (query | nearest ten): {document['contact sheet']}",
             "",
-            "Next, with a folder of your own pictures:",
+            "Next, look around in a browser:",
+            "  ddh demo --page",
+            "",
+            "Then, with a folder of your own pictures:",
             "  ddh fit photos/ -o photos.ddh",
             "  ddh index add photos/ --index photos.index --model photos.ddh",
             "  ddh search a-picture.jpg --index photos.index",
