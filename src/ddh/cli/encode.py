@@ -4,43 +4,68 @@ import json
 import shutil
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
 from ddh.cli.fit import read_input, work_folder
+from ddh.cli.ray_options import Source, local_path, ray_options
 from ddh.errors import InputError
 from ddh.output import describe_failures, emit, json_option, quiet_option
 from ddh.progress import bar
+
+if TYPE_CHECKING:
+    from ddh.cluster import Cluster
 
 PART_IMAGES = 2048
 
 
 @click.command()
-@click.argument("images", type=click.Path(exists=True, path_type=Path))
+@click.argument("images", type=Source())
 @click.option("-m", "--model", required=True, type=click.Path(path_type=Path), help="Model folder.")
 @click.option(
-    "-o", "--out", required=True, type=click.Path(path_type=Path),
-    help="Codes file: .npz (names, codes, bits, model) or .csv (name, code in hexadecimal).",
+    "-o", "--out", required=True,
+    help="Codes file: .npz (names, codes, bits, model) or .csv (name, code in hexadecimal); with "
+    "--ray a folder or URL for Parquet files.",
 )  # fmt: skip
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, mps.")
-@click.option("--resume", is_flag=True, help="Go on with an interrupted run.")
+@click.option("--resume", is_flag=True, help="Go on with an interrupted run (always with --ray).")
+@ray_options
 @json_option
 @quiet_option
-def encode(images: Path, model: Path, out: Path, device: str, resume: bool, as_json: bool) -> None:
+def encode(
+    images: Path | str, model: Path, out: str, device: str, resume: bool,
+    cluster: "Cluster | None", as_json: bool,
+) -> None:  # fmt: skip
     """Compute the codes of a folder of pictures (or a .npy file of pictures or features).
 
     \b
     ddh encode photos/ -m photos.ddh -o codes.npz
     ddh encode photos/ -m photos.ddh -o codes.csv
+    ddh encode s3://bucket/photos -m photos.ddh -o codes/ --ray auto       on a cluster
     """
+    started = time.monotonic()
+    if cluster is not None:
+        document = _encode_on_cluster(str(images), model, out, cluster)
+    else:
+        document = _encode_here(local_path(images), model, Path(out), device, resume)
+    document["seconds"] = round(time.monotonic() - started, 1)
+    text = (
+        f"Encoded {document['images']:,} images to {document['bits']} bits in "
+        f"{document['seconds']:.0f} s: {out}"
+    )
+    if document.get("workers_lost"):
+        text += f"\n{document['workers_lost']} workers were lost; their work was done again."
+    emit(document, "\n".join(filter(None, [text, describe_failures(document["skipped"])])), as_json)
+
+
+def _encode_here(images: Path, model: Path, out: Path, device: str, resume: bool) -> dict[str, Any]:
     import ddh
     from ddh.images import is_images, open_images
 
     if out.suffix not in (".npz", ".csv"):
         raise InputError(f"the codes file must end with .npz or .csv, not {out.name!r}")
-    started = time.monotonic()
     hasher = ddh.load(model)
     X = read_input(images)
     if not is_images(X):
@@ -54,13 +79,26 @@ def encode(images: Path, model: Path, out: Path, device: str, resume: bool, as_j
             hasher, open_images(X), work_folder(out), resume, hasher.model_id
         )
     _write(out, names, codes, hasher.bits, hasher.model_id)
-    seconds = time.monotonic() - started
-    document = {
+    return {
         "codes": str(out), "images": len(names), "bits": hasher.bits, "model_id": hasher.model_id,
-        "skipped": failures, "seconds": round(seconds, 1),
+        "skipped": failures,
     }  # fmt: skip
-    text = f"Encoded {len(names):,} images to {hasher.bits} bits in {seconds:.0f} s: {out}"
-    emit(document, "\n".join(filter(None, [text, describe_failures(failures)])), as_json)
+
+
+def _encode_on_cluster(source: str, model: Path, out: str, cluster: "Cluster") -> dict[str, Any]:
+    """Codes into Parquet files; what an earlier run has done is kept."""
+    from ddh.cluster import ModelFiles, ShardTarget, encode_on_cluster, open_place
+
+    if Path(out).suffix in (".npz", ".csv"):
+        raise InputError(f"with --ray the codes go into a folder of Parquet files, not to {out!r}")
+    files, place = ModelFiles.read(model), open_place(source)
+    target = ShardTarget(out, place.location, files.bits, files.id)
+    report = encode_on_cluster(place, files, target, cluster)
+    return {
+        "codes": out, "images": report.rows, "bits": files.bits, "model_id": files.id,
+        "encoded": report.new, "skipped": report.skipped, "workers": report.workers,
+        "workers_lost": report.lost,
+    }  # fmt: skip
 
 
 def _encode_parts(

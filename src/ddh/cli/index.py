@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ddh.cli.ray_options import Source, local_path, ray_options
 from ddh.errors import InputError
 from ddh.output import describe_failures, emit, json_option, quiet_option
 from ddh.progress import bar
 
 if TYPE_CHECKING:
+    from ddh.cluster import Cluster
     from ddh.index import Index
     from ddh.index.collection import Collection, PictureFile
 
@@ -56,17 +58,18 @@ def index() -> None:
 
 
 @index.command()
-@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("folder", type=Source(file_okay=False))
 @index_option
 @model_option
 @click.option("--prune", is_flag=True, help="Drop the rows of files that are gone.")
 @click.option("--moved", is_flag=True, help="FOLDER is the indexed folder in a new place.")
 @device_option
+@ray_options
 @json_option
 @quiet_option
 def add(
-    folder: Path, location: str, model: Path | None, prune: bool, moved: bool, device: str,
-    as_json: bool,
+    folder: Path | str, location: str, model: Path | None, prune: bool, moved: bool, device: str,
+    cluster: "Cluster | None", as_json: bool,
 ) -> None:  # fmt: skip
     """Add the pictures of a folder; on a second run, only those that are new or have changed.
 
@@ -76,28 +79,61 @@ def add(
     \b
     ddh index add photos/ --index photos.index --model photos.ddh
     ddh index add photos/2024 --index photos.index --prune
+    ddh index add s3://bucket/photos --index postgresql://host/db --model photos.ddh --ray auto
     """
+    if cluster is not None and prune:
+        raise InputError("--prune compares the folder with all rows: run it without --ray")
     started = time.monotonic()
     with open_collection(location, model) as collection:
-        part = collection.settle(folder, moved=moved)
-        changes = collection.changes(folder, part)
-        to_encode = [*changes.new, *changes.changed]
-        failures = changes.unusable + _write_codes(collection, to_encode, device)
-        collection.restamp(changes.touched)
-        pruned = collection.index.delete(changes.gone) if prune else 0
-        failed = {failure["name"] for failure in failures}
+        if cluster is None:
+            document = _add_here(collection, local_path(folder), prune, moved, device)
+        else:
+            document = _add_on_cluster(collection, location, folder, moved, cluster)
         document = {
-            "index": location,
-            "rows": len(collection.index),
-            "new": sum(file.key not in failed for file in changes.new),
-            "changed": sum(file.key not in failed for file in changes.changed),
-            "unchanged": changes.unchanged + len(changes.touched),
-            "gone": len(changes.gone),
-            "pruned": pruned,
-            "skipped": failures,
+            "index": location, "rows": len(collection.index), **document,
             "seconds": round(time.monotonic() - started, 1),
-        }
+        }  # fmt: skip
     emit(document, _added(document), as_json)
+
+
+def _add_here(
+    collection: "Collection", folder: Path, prune: bool, moved: bool, device: str
+) -> dict[str, Any]:
+    part = collection.settle(folder, moved=moved)
+    changes = collection.changes(folder, part)
+    to_encode = [*changes.new, *changes.changed]
+    failures = changes.unusable + _write_codes(collection, to_encode, device)
+    collection.restamp(changes.touched)
+    pruned = collection.index.delete(changes.gone) if prune else 0
+    failed = {failure["name"] for failure in failures}
+    return {
+        "new": sum(file.key not in failed for file in changes.new),
+        "changed": sum(file.key not in failed for file in changes.changed),
+        "unchanged": changes.unchanged + len(changes.touched),
+        "gone": len(changes.gone),
+        "pruned": pruned,
+        "skipped": failures,
+    }
+
+
+def _add_on_cluster(
+    collection: "Collection", location: str, folder: Path | str, moved: bool, cluster: "Cluster"
+) -> dict[str, Any]:
+    from ddh.cluster import IndexTarget, ModelFiles, encode_on_cluster, open_place, settle_url
+
+    if isinstance(folder, str):
+        part = settle_url(collection.index, folder, moved=moved)
+    else:
+        part = collection.settle(folder, moved=moved)
+    path = model_path(collection)
+    model = ModelFiles.read(path)
+    check_model(collection, path, model.id)
+    target = IndexTarget(location, model.bits, model.id)
+    report = encode_on_cluster(open_place(str(folder), part), model, target, cluster)
+    return {
+        "new": report.new, "changed": report.changed, "unchanged": report.unchanged,
+        "skipped": report.skipped, "workers": report.workers, "workers_lost": report.lost,
+    }  # fmt: skip
 
 
 def _added(document: dict[str, Any]) -> str:
@@ -106,12 +142,14 @@ def _added(document: dict[str, Any]) -> str:
         f"{document['changed']:,} changed, {document['unchanged']:,} as before "
         f"({document['seconds']:.0f} s)."
     ]
-    if document["pruned"]:
+    if document.get("pruned"):
         lines.append(f"Dropped {document['pruned']:,} rows whose files are gone.")
-    elif document["gone"]:
+    elif document.get("gone"):
         lines.append(
             f"The files of {document['gone']:,} rows are gone; --prune drops the rows as well."
         )
+    if document.get("workers_lost"):
+        lines.append(f"{document['workers_lost']} workers were lost; their work was done again.")
     return "\n".join(filter(None, [*lines, describe_failures(document["skipped"])]))
 
 
@@ -282,10 +320,8 @@ def open_collection(location: str, model: Path | None) -> Iterator["Collection"]
         yield collection
 
 
-def load_encoder(collection: "Collection", device: str) -> Any:
-    """The index's own model, ready to encode pictures."""
-    import ddh
-
+def model_path(collection: "Collection") -> Path:
+    """The folder of the index's own model."""
     path = collection.model
     if path is None:
         noted = collection.index.settings().get("model")
@@ -293,12 +329,25 @@ def load_encoder(collection: "Collection", device: str) -> Any:
             f"the model of this index ({collection.index.model_id}) is not "
             f"{f'at {noted} any more' if noted else 'known'}: give --model"
         )
-    model: Any = ddh.load(path)
-    if model.model_id != collection.index.model_id:
+    return path
+
+
+def check_model(collection: "Collection", path: Path, model_id: str) -> None:
+    """Refuse a model that has changed since the index was made with it."""
+    if model_id != collection.index.model_id:
         raise InputError(
             f"the index holds codes of model {collection.index.model_id}, and {path} is model "
-            f"{model.model_id} now: give --model, or make a new index"
+            f"{model_id} now: give --model, or make a new index"
         )
+
+
+def load_encoder(collection: "Collection", device: str) -> Any:
+    """The index's own model, ready to encode pictures."""
+    import ddh
+
+    path = model_path(collection)
+    model: Any = ddh.load(path)
+    check_model(collection, path, model.model_id)
     if not hasattr(model, "encode_images"):
         raise InputError(f"{path} encodes ready features, not pictures")
     model.device = device

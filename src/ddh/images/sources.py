@@ -100,7 +100,7 @@ class ImageFolder(ImageFiles):
         if not folder.is_dir():
             state = "is not a folder" if folder.exists() else "does not exist"
             raise InputError(f"{printable(folder)} {state}: give a folder that holds images")
-        found = sorted(_walk(folder), key=lambda file: printable(file.relative_to(folder)))
+        found = sorted(picture_files(folder), key=lambda file: printable(file.relative_to(folder)))
         if not found:
             raise InputError(
                 f"no images in {printable(folder)}: looked in it and below for files such as "
@@ -112,7 +112,7 @@ class ImageFolder(ImageFiles):
         return f"<ImageFolder {printable(self.root or '')} of {len(self):,} images>"
 
 
-def _walk(folder: Path) -> Iterator[Path]:
+def picture_files(folder: Path) -> Iterator[Path]:
     """Picture files below `folder`; real folders first, so that a loop of links adds nothing."""
     pending, seen = [folder], set()
     linked: list[Path] = []
