@@ -43,8 +43,11 @@ class BYOL(SelfSupervised):
     @torch.no_grad()
     def after_step(self, progress: float) -> None:
         tau = 1 - (1 - FIRST_MOMENTUM) * (math.cos(math.pi * progress) + 1) / 2
-        online = [*self.backbone.parameters(), *self.projector.parameters()]
-        target = [*self.target_backbone.parameters(), *self.target_projector.parameters()]
+        online: list[Tensor] = [*self.backbone.parameters(), *self.projector.parameters()]
+        target: list[Tensor] = [
+            *self.target_backbone.parameters(),
+            *self.target_projector.parameters(),
+        ]
         torch._foreach_lerp_(target, online, 1 - tau)
 
     @property

@@ -56,8 +56,8 @@ def pretrain(
     """Train `backbone` on the pictures alone.
 
     With `folder` a checkpoint is written every minute, and `resume` goes on from it within the
-    same plan: a time budget counts the minutes of all runs together. With `epochs`, a resumed run on
-    a CPU ends with the same weights as one that was never interrupted.
+    same plan: a time budget counts the minutes of all runs together. With `epochs`, a resumed run
+    on a CPU ends with the same weights as one that was never interrupted.
     """
     where = choose(device)
     if folder is not None:
@@ -104,10 +104,10 @@ class _Run:
         self.seen: Tensor | None = None  # the neighbours of the last look
         self.compiled: Any = None
 
-    def _optimiser(self) -> torch.optim.Optimizer:
+    def _optimiser(self) -> torch.optim.SGD:
         """SGD; biases and batch norms do not decay."""
         learning = [p for p in self.objective.parameters() if p.requires_grad]
-        groups = [
+        groups: list[dict[str, Any]] = [
             {"params": [p for p in learning if p.ndim > 1]},
             {"params": [p for p in learning if p.ndim <= 1], "weight_decay": 0.0},
         ]
@@ -166,9 +166,7 @@ class _Run:
         ended = time.monotonic()
         self.seconds += ended - started
         if len(parts) > halfway:  # the first steps may have compiled the network
-            self.plan.fit_budget(
-                self.step, self.seconds, (ended - middle) / (len(parts) - halfway)
-            )
+            self.plan.fit_budget(self.step, self.seconds, (ended - middle) / (len(parts) - halfway))
             progress.total = self.plan.total
         return mean
 

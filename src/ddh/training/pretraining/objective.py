@@ -22,7 +22,7 @@ class SelfSupervised(nn.Module, ABC):
 
     @abstractmethod
     def after_step(self, progress: float) -> None:
-        """What follows an optimiser's step; `progress` is the share of the training done, 0 to 1."""
+        """What follows an optimiser's step; `progress` is the share of all steps done, 0 to 1."""
 
     @property
     @abstractmethod

@@ -1,8 +1,8 @@
 """The pictures of a pretraining: decoded once, kept as bytes where batches are quick to take.
 
 Arrays are used as they are. Files are decoded once to squares a little larger than the
-network's input: 3 x side^2 bytes each, in memory or, with a folder, in a mapped file that a resumed run
-finds again. They lie on the GPU when they fill no more than a quarter of what is free there.
+network's input: 3 x side^2 bytes each, in memory or, with a folder, in a mapped file that a resumed
+run finds again. They lie on the GPU when they fill no more than a quarter of what is free there.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""A pretraining on disk: one safetensors file, replaced as a whole, so that a killed run goes on."""
+"""A pretraining on disk: one safetensors file, replaced as a whole: a killed run goes on."""
 
 import json
 import os

@@ -26,7 +26,7 @@ class Signs:
     - `entropy`: of codes of 16 bits (signs of the first principal components), as a share of
       what so many pictures can have;
     - `spread`: deviation of the directions of the features, 1 for directions all over the sphere;
-    - `rank`: the effective number of dimensions in use (exponential of the entropy of the variances).
+    - `rank`: how many dimensions are in use (exponential of the entropy of the variances).
     """
 
     agreement: float

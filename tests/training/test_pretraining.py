@@ -1,0 +1,291 @@
+"""Pretraining: views, BYOL's formulas, the plan of a time budget, resuming, and bad ends."""
+
+import copy
+import math
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+
+from ddh.backbones import Backbone
+from ddh.errors import DDHError, InputError, ModelError
+from ddh.images import ImageArray, Preprocessing
+from ddh.training.pretraining import ViewSettings, pretrain, pretrain_settings, random_view
+from ddh.training.pretraining import loop as loop_module
+from ddh.training.pretraining.byol import BYOL
+from ddh.training.pretraining.plan import TRIAL_STEPS, Plan
+from ddh.training.pretraining.signs import neighbours, signs
+
+STILL = ViewSettings(least_area=1.0, jitter_chance=0.0, grey_chance=0.0)
+
+
+class SmallNetwork(Backbone):
+    """Two convolutions: enough to learn from, quick enough for a test."""
+
+    name = "small"
+    dimensions = 16
+
+    def __init__(self):
+        super().__init__(Preprocessing(size=8))
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            self.layers = torch.nn.Sequential(
+                torch.nn.Conv2d(3, 16, 3, 2, 1, bias=False),
+                torch.nn.BatchNorm2d(16),
+                torch.nn.ReLU(),
+                torch.nn.Conv2d(16, 16, 3, 2, 1),
+            )
+
+    def forward(self, pixels):
+        return self.layers(pixels).mean(dim=(2, 3))
+
+    def last_stage(self):
+        return [self.layers]
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    grey = (load_digits().images[:200] / 16 * 255).astype(np.uint8)
+    return ImageArray(np.repeat(grey[..., None], 3, axis=3))
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+class TestViews:
+    def test_nothing_changes_but_the_side(self):
+        pixels = torch.randint(0, 256, (20, 8, 8, 3), dtype=torch.uint8, generator=generator())
+        view = random_view(pixels, 8, STILL, 0, generator())
+        plain = pixels.permute(0, 3, 1, 2) / 255
+        mirrored = plain.flip(3)
+        for got, a, b in zip(view, plain, mirrored, strict=True):
+            # The proportions may change a little even at full area: width and height end at 1.
+            assert min((got - a).abs().mean(), (got - b).abs().mean()) < 0.2
+
+    def test_grey_has_one_colour_and_the_luminance(self):
+        pixels = torch.randint(0, 256, (5, 8, 8, 3), dtype=torch.uint8, generator=generator())
+        all_grey = ViewSettings(least_area=1.0, jitter_chance=0.0, grey_chance=1.0)
+        grey, coloured = (
+            random_view(pixels, 8, settings, 0, generator(3)) for settings in (all_grey, STILL)
+        )
+        luminance = torch.einsum("nchw,c->nhw", coloured, torch.tensor([0.299, 0.587, 0.114]))
+        for channel in range(3):
+            torch.testing.assert_close(grey[:, channel], luminance, atol=2e-3, rtol=0)
+
+    def test_a_turn_of_the_hue_keeps_the_luminance(self):
+        pixels = torch.randint(96, 160, (50, 8, 8, 3), dtype=torch.uint8, generator=generator())
+        turned = ViewSettings(least_area=1.0, jitter=0.0, hue=0.5, jitter_chance=1.0, grey_chance=0)
+        a = random_view(pixels, 8, turned, 0, generator(1))
+        b = random_view(pixels, 8, STILL, 0, generator(1))
+        weights = torch.tensor([0.299, 0.587, 0.114])
+        gaps = [torch.einsum("nchw,c->nhw", x, weights) for x in (a, b)]
+        torch.testing.assert_close(*gaps, atol=3e-3, rtol=0)
+        assert (a - b).abs().max() > 0.05
+
+    def test_blur_is_a_weighted_mean_and_solarisation_turns_light_over(self):
+        pixels = torch.randint(0, 256, (6, 32, 32, 3), dtype=torch.uint8, generator=generator())
+        settings = ViewSettings(1.0, 0.0, 0.0, 0.0, 0.0, (1.0, 0.0), (0.0, 1.0))
+        plain = random_view(pixels, 32, STILL, 0, generator(2))
+        blurred = random_view(pixels, 32, settings, 0, generator(2))
+        assert blurred.var() < plain.var()
+        torch.testing.assert_close(blurred.mean(), plain.mean(), atol=0.01, rtol=0)
+        assert random_view(pixels, 32, settings, 1, generator(2)).max() <= 0.5 + 1e-6
+
+    def test_the_same_generator_gives_the_same_views(self):
+        pixels = torch.randint(0, 256, (4, 8, 8, 3), dtype=torch.uint8, generator=generator())
+        a, b = (random_view(pixels, 8, ViewSettings(), 0, generator(7)) for _ in range(2))
+        assert torch.equal(a, b)
+        assert a.min() >= 0
+        assert a.max() <= 1
+
+
+class TestBYOL:
+    def test_the_loss_is_the_formula(self):
+        objective = BYOL(SmallNetwork()).double()
+        for module in objective.modules():
+            module.training = True
+        a, b = (
+            torch.randn(6, 3, 8, 8, dtype=torch.float64, generator=generator(s)) for s in (0, 1)
+        )
+        views = torch.cat([a, b])
+        online = objective.predictor(objective.projector(objective.backbone(views)))
+        target = objective.target_projector(objective.target_backbone(views))
+        expected = 0.0
+        for i in range(6):
+            for p, t in ((online[i], target[i + 6]), (online[i + 6], target[i])):
+                expected += 2 - 2 * float((p @ t / (p.norm() * t.norm())).detach())
+        # The loss leaves the device in float32.
+        assert float(objective(a, b)) == pytest.approx(expected / 6, abs=1e-5)
+
+    def test_no_gradient_reaches_the_target(self):
+        objective = BYOL(SmallNetwork())
+        objective(torch.randn(4, 3, 8, 8), torch.randn(4, 3, 8, 8)).backward()
+        assert all(p.grad is None for p in objective.target_backbone.parameters())
+        assert all(p.grad is not None for p in objective.backbone.parameters())
+
+    @pytest.mark.parametrize(("progress", "tau"), [(0.0, 0.99), (0.5, 0.995), (1.0, 1.0)])
+    def test_the_target_follows(self, progress, tau):
+        objective = BYOL(SmallNetwork())
+        before = copy.deepcopy(objective.target_backbone)
+        with torch.no_grad():
+            for parameter in objective.backbone.parameters():
+                parameter.add_(1.0)
+        objective.after_step(progress)
+        for now, old in zip(objective.result.parameters(), before.parameters(), strict=True):
+            torch.testing.assert_close(now, tau * old + (1 - tau) * (old + 1.0))
+
+
+class TestPlan:
+    def test_rate_warms_up_and_falls_to_zero(self):
+        plan = Plan(pretrain_settings(32, False, {"epochs": 100, "warm_up": 5}), 10)
+        rates = [plan.rate(step) for step in range(plan.total + 1)]
+        assert np.argmax(rates) == 50
+        assert max(rates) == pytest.approx(0.24)
+        assert rates[-1] == pytest.approx(0, abs=1e-9)
+        assert (np.diff(rates[:50]) > 0).all()
+        assert (np.diff(rates[51:]) < 0).all()
+
+    def test_a_budget_becomes_steps_and_follows_the_machine(self):
+        plan = Plan(pretrain_settings(32, False, {"minutes": 10}), 98)
+        plan.fit_budget(TRIAL_STEPS, 5.0, 0.1)
+        assert plan.total == TRIAL_STEPS + 5950
+        plan.fit_budget(3000, 300.0, 0.2)  # the machine has slowed down
+        assert plan.total == 3000 + 1500
+        assert plan.progress(4500) == 1.0
+
+    def test_wrong_settings_are_refused(self):
+        for changes in ({}, {"epochs": 1, "minutes": 1}, {"epochs": 0}, {"minutes": -1}):
+            with pytest.raises(InputError):
+                pretrain_settings(32, False, changes)
+        with pytest.raises(InputError, match="no setting 'epoch'"):
+            pretrain_settings(32, False, {"epoch": 3})
+        with pytest.raises(InputError, match="no objective"):
+            pretrain_settings(32, False, {"epochs": 1, "objective": "magic"})
+
+
+class TestSigns:
+    def test_a_constant_is_a_collapse(self):
+        constant = torch.ones(50, 8) + 1e-6 * torch.randn(50, 8, generator=generator())
+        assert signs(constant, constant, None).collapsed
+
+    def test_one_line_is_a_collapse(self):
+        line = torch.randn(50, 1, generator=generator()) * torch.ones(1, 8)
+        assert signs(line, line, None).collapsed
+
+    def test_isotropic_features(self):
+        x = torch.randn(2000, 8, generator=generator())
+        found = signs(x, x, neighbours(x.double()))
+        assert not found.collapsed
+        assert found.agreement == 1.0
+        assert found.stability == 1.0
+        assert found.rank == pytest.approx(8, abs=0.1)
+        assert found.spread == pytest.approx(1, abs=0.05)
+        assert found.entropy > 0.9
+
+    def test_other_views_do_not_agree(self):
+        a, b = torch.randn(2, 500, 8, generator=generator())
+        assert signs(a, b, None).agreement < 0.05
+
+
+def settings(**changes):
+    return pretrain_settings(8, False, {"batch_size": 50, "learning_rate": 0.2} | changes)
+
+
+class TestRun:
+    def test_training_changes_the_backbone_and_tells_its_signs(self, pictures):
+        network = SmallNetwork()
+        before = copy.deepcopy(network.state_dict())
+        done = pretrain(network, pictures, settings(epochs=3), device="cpu")
+        assert done.epochs == 3
+        assert done.backbone.origin == "byol for 3 epochs from random"
+        assert not torch.equal(before["layers.0.weight"], network.state_dict()["layers.0.weight"])
+        assert [entry["step"] for entry in done.history] == [4, 8, 12]
+        assert done.history[0]["stability"] is None
+        assert 0 < done.history[-1]["agreement"] <= 1
+        assert not any(p.requires_grad for p in network.parameters())
+
+    def test_killed_and_resumed_ends_with_the_same_weights(self, pictures, tmp_path, monkeypatch):
+        whole = pretrain(SmallNetwork(), pictures, settings(epochs=4), device="cpu")
+        monkeypatch.setattr(loop_module, "CHECKPOINT_SECONDS", 0)
+        step = loop_module._Run._one_step
+
+        def dies(run, batch):
+            if run.step == 9:
+                raise KeyboardInterrupt
+            return step(run, batch)
+
+        monkeypatch.setattr(loop_module._Run, "_one_step", dies)
+        with pytest.raises(KeyboardInterrupt):
+            pretrain(SmallNetwork(), pictures, settings(epochs=4), device="cpu", folder=tmp_path)
+        monkeypatch.setattr(loop_module._Run, "_one_step", step)
+        again = pretrain(
+            SmallNetwork(), pictures, settings(epochs=4), device="cpu", folder=tmp_path, resume=True
+        )
+        for name, tensor in whole.backbone.state_dict().items():
+            assert torch.equal(tensor, again.backbone.state_dict()[name]), name
+        drop = {"seconds"}
+        for a, b in zip(whole.history, again.history, strict=True):
+            assert {k: v for k, v in a.items() if k not in drop} == {
+                k: v for k, v in b.items() if k not in drop
+            }
+
+    def test_resuming_with_other_settings_is_refused(self, pictures, tmp_path):
+        pretrain(SmallNetwork(), pictures, settings(epochs=1), device="cpu", folder=tmp_path)
+        with pytest.raises(ModelError, match="delete the folder"):
+            pretrain(
+                SmallNetwork(), pictures, settings(epochs=2), device="cpu", folder=tmp_path,
+                resume=True,
+            )  # fmt: skip
+
+    def test_a_time_budget_is_kept(self, pictures):
+        done = pretrain(SmallNetwork(), pictures, settings(minutes=0.03), device="cpu")
+        assert done.epochs * 4 > TRIAL_STEPS
+        assert 0.5 < done.seconds / 1.8 < 2.0
+        assert done.history[-1]["rate"] < 0.05
+
+    def test_a_rate_that_blows_up_is_told(self, pictures, monkeypatch):
+        monkeypatch.setattr(
+            loop_module._Run, "_one_step", lambda run, batch: torch.tensor(math.nan)
+        )
+        with pytest.raises(DDHError, match="lower the learning rate"):
+            pretrain(SmallNetwork(), pictures, settings(epochs=1), device="cpu")
+
+    def test_a_collapse_is_told(self, pictures, monkeypatch):
+        def collapse(run, batch):
+            with torch.no_grad():
+                for parameter in run.objective.result.parameters():
+                    parameter.zero_()
+            run.step += 1
+            return torch.tensor(0.0)
+
+        monkeypatch.setattr(loop_module._Run, "_one_step", collapse)
+        with pytest.raises(DDHError, match="collapsed at step 4"):
+            pretrain(SmallNetwork(), pictures, settings(epochs=2), device="cpu")
+
+    def test_too_few_pictures(self):
+        few = ImageArray(np.zeros((3, 8, 8, 3), np.uint8))
+        with pytest.raises(InputError, match="at least 8"):
+            pretrain(SmallNetwork(), few, settings(epochs=1), device="cpu")
+
+    def test_files_are_decoded_once(self, tmp_path):
+        from PIL import Image
+
+        from ddh.images import ImageFolder
+
+        folder = tmp_path / "photos"
+        folder.mkdir()
+        for i in range(12):
+            Image.fromarray(
+                np.random.default_rng(i).integers(0, 255, (30, 20, 3), dtype=np.uint8)
+            ).save(folder / f"{i:02}.png")
+        (folder / "bad.png").write_bytes(b"not a picture")
+        work = tmp_path / "work"
+        done = pretrain(
+            SmallNetwork(), ImageFolder(folder), settings(epochs=1, batch_size=6), device="cpu",
+            folder=work,
+        )  # fmt: skip
+        assert [failure.name for failure in done.failures] == ["bad.png"]
+        kept = next(work.glob("pictures-*.npy"))
+        assert np.load(kept, mmap_mode="r").shape == (13, 9, 9, 3)
