@@ -19,7 +19,7 @@ export function ticks(low, high, n) {
 function numberText(value) {
   const magnitude = Math.abs(value);
   if (magnitude >= 1e6 || (magnitude > 0 && magnitude < 1e-3)) return value.toExponential(1);
-  return Number(value.toPrecision(4)).toLocaleString();
+  return value.toLocaleString(undefined, { maximumSignificantDigits: 4 });
 }
 
 const bounds = (values) => values.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity]);

@@ -3,7 +3,7 @@
 import { picturePath } from "./api.js";
 import { BitGrid, distanceText } from "./codes.js";
 import { copyButton, h, icon, iconButton } from "./dom.js";
-import { go } from "./router.js";
+import { route } from "./router.js";
 import { altText, shortName, thumbnail } from "./thumbnail.js";
 
 const dialog = h("dialog", { class: "detail", "aria-labelledby": "detail-title" });
@@ -18,12 +18,14 @@ dialog.addEventListener("keydown", (event) => {
 });
 window.addEventListener("hashchange", () => dialog.open && dialog.close());
 
+const searchFrom = (item) => route("search", { key: item.key });
+
 /**
  * Open the panel on items[index]. reference: {code, name} that codes are compared with, or null;
- * closed(index) is told which item was shown last.
+ * address(item) is where "search from here" leads; closed(index) is told what was shown last.
  */
-export function openDetail({ items, index, bits, reference = null, closed = null }) {
-  shown = { items, index, bits, reference, closed };
+export function openDetail({ items, index, bits, reference = null, address = searchFrom, closed = null }) {
+  shown = { items, index, bits, reference, address, closed };
   draw();
   if (!dialog.open) dialog.showModal();
 }
@@ -37,7 +39,7 @@ function move(step) {
 }
 
 function draw() {
-  const { items, index, bits, reference } = shown;
+  const { items, index, bits, reference, address } = shown;
   const item = items[index];
   dialog.replaceChildren(
     h("div", { class: "detail-picture" }, large(item, bits),
@@ -50,7 +52,7 @@ function draw() {
       facts(item, reference),
       codes(item, bits, reference),
       h("div", { class: "actions" },
-        h("button", { type: "button", class: "primary", onclick: () => go("search", { key: item.key }) }, icon("search"), "Search from here"),
+        h("a", { class: "button primary", href: address(item) }, icon("search"), "Search from here"),
         copyButton(item.key, "Copy the key"))));
 }
 

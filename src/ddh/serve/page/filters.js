@@ -18,9 +18,9 @@ export function readFilters(parameters) {
 
 export class Filters {
   /** changed(values): {radius, folder, where} as parameters of an address. */
-  constructor(changed) {
+  constructor(bits, changed) {
     this.changed = changed;
-    this.slider = h("input", { type: "range", id: "radius", min: "0", value: "0", step: "1" });
+    this.slider = h("input", { type: "range", id: "radius", min: "0", max: Math.floor(bits / 2), value: "0", step: "1" });
     this.said = h("output", { for: "radius" });
     this.radius = h("div", { class: "field radius" },
       h("div", { class: "field-head" }, h("label", { for: "radius" }, "Radius"), this.said), this.slider);
@@ -36,8 +36,7 @@ export class Filters {
   }
 
   /** Offer what the collection has. */
-  offer(facets, bits) {
-    this.slider.max = String(Math.floor(bits / 2));
+  offer(facets) {
     const folders = facets.folders.filter((folder) => folder.name !== "");
     const choices = Object.entries(facets.metadata).filter(([, values]) => values.length > 1);
     this.selects = [

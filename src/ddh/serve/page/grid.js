@@ -2,16 +2,15 @@
 
 import { distanceText } from "./codes.js";
 import { h, icon } from "./dom.js";
-import { route } from "./router.js";
 import { altText, shortName, thumbnail } from "./thumbnail.js";
 
 const AHEAD = "900px"; // ask for the next page this far before its place comes into view
 const PLACEHOLDERS = 18;
 
 /** One picture: a link that searches from it, its distance, and a button for its details. */
-function card(item, bits, open) {
+function card(item, bits, address, open) {
   const known = Number.isInteger(item.distance);
-  const link = h("a", { class: "card-link", href: route("search", { key: item.key }), tabindex: "-1", draggable: "false",
+  const link = h("a", { class: "card-link", href: address, tabindex: "-1", draggable: "false",
     "aria-label": `${altText(item)}${known ? `, ${distanceText(item.distance)}` : ""}. Search from here` },
     h("span", { class: "frame" }, thumbnail(item, bits)),
     h("span", { class: "caption" },
@@ -31,8 +30,8 @@ function bar(distance, bits) {
 
 export class PictureGrid {
   /**
-   * Callbacks: page(answer, first) after each page, mark(item or null) on hover and focus,
-   * open(index) for the details, fail(error).
+   * Callbacks: address(item) that a click leads to, page(answer, first) after each page,
+   * mark(item or null) on hover and focus, open(index) for the details, fail(error).
    */
   constructor(callbacks) {
     this.callbacks = callbacks;
@@ -80,6 +79,16 @@ export class PictureGrid {
     return { items: this.items, next: this.next };
   }
 
+  /** Without a first page the owner says why; without a later one what is there stays. */
+  failed(error) {
+    if (this.fresh) {
+      this.append([]);
+      this.callbacks.fail(error);
+    } else {
+      this.end.textContent = `No more could be shown. ${error.message}`;
+    }
+  }
+
   /** Earlier pictures stay, dimmed, until the new ones are there: nothing jumps. */
   wait() {
     this.list.setAttribute("aria-busy", "true");
@@ -101,8 +110,7 @@ export class PictureGrid {
     } catch (error) {
       if (asking.signal.aborted) return;
       this.next = null;
-      this.append([]);
-      this.callbacks.fail(error);
+      this.failed(error);
     } finally {
       if (this.asking === asking) this.asking = null;
     }
@@ -115,6 +123,7 @@ export class PictureGrid {
 
   clear() {
     this.fresh = false;
+    this.end.textContent = "";
     this.items = [];
     this.places = new WeakMap();
     this.current = null;
@@ -126,7 +135,7 @@ export class PictureGrid {
     if (this.fresh) this.clear();
     const start = this.items.length;
     this.items.push(...items);
-    const cards = items.map((item, i) => card(item, this.bits, () => this.callbacks.open(start + i)));
+    const cards = items.map((item, i) => card(item, this.bits, this.callbacks.address(item), () => this.callbacks.open(start + i)));
     cards.forEach((element, i) => this.places.set(element, start + i));
     this.list.append(...cards);
     if (start === 0 && cards.length) this.makeCurrent(cards[0]);

@@ -95,7 +95,8 @@ function card(job) {
 
 function progress(job) {
   const left = job.state === "running" && Number.isFinite(job.seconds_left) ? `${durationText(job.seconds_left)} left` : "";
-  const counted = job.total ? `${job.done.toLocaleString()} of ${job.total.toLocaleString()} ${job.unit}` : `${job.done.toLocaleString()} ${job.unit}`;
+  const unit = job.unit && (job.total ?? job.done) !== 1 ? `${job.unit}s` : job.unit;
+  const counted = `${job.done.toLocaleString()}${job.total ? ` of ${job.total.toLocaleString()}` : ""} ${unit}`;
   const bar = h("progress", { max: job.total ?? 1, "aria-label": "Progress" });
   if (job.total) bar.value = job.done;
   return h("div", { class: "job-progress" }, job.total || job.state === "running" ? bar : null, h("p", {}, h("span", {}, counted), h("span", { class: "muted" }, left)));

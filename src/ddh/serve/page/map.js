@@ -35,7 +35,7 @@ export class MapView {
 
   build() {
     this.choice = h("select", { id: "colour-by" });
-    this.bit = h("input", { type: "range", id: "colour-bit", min: "0", step: "1", "aria-label": "Which bit" });
+    this.bit = h("input", { type: "range", id: "colour-bit", min: "0", value: "0", step: "1", "aria-label": "Which bit" });
     this.bitSaid = h("output", { for: "colour-bit" });
     this.bitRoom = h("div", { class: "field", hidden: true }, h("div", { class: "field-head" }, h("span", {}, "Bit"), this.bitSaid), this.bit);
     this.legend = h("ul", { class: "legend", role: "list", "aria-label": "Colours" });
@@ -136,7 +136,7 @@ export class MapView {
     if (!this.categories.has(name)) {
       const { categories, values } = await ask(`map/colours?by=${encodeURIComponent(name)}`);
       const of = Uint8Array.from(atob(values), (character) => character.charCodeAt(0));
-      this.categories.set(name, { of, names: categories.map(String), colours: categories.map((_, i) => categoryColour(i)), centres: centres(this.xy, of, categories.length) });
+      this.categories.set(name, inOrder(categories, of, this.xy));
     }
     return this.categories.get(name);
   }
@@ -282,6 +282,15 @@ export class MapView {
       if (!isTold(error)) this.say("That did not work", h("p", {}, error.message));
     }
   }
+}
+
+/** Categories by name (2 before 10), each with a colour and its middle on the map. */
+function inOrder(categories, of, xy) {
+  const order = categories.map((_, i) => i).sort((a, b) => categories[a].localeCompare(categories[b], undefined, { numeric: true }));
+  const rank = new Uint8Array(256).fill(NONE);
+  order.forEach((category, at) => { rank[category] = at; });
+  const ranked = of.map((category) => rank[category]);
+  return { of: ranked, names: order.map((i) => categories[i]), colours: order.map((_, at) => categoryColour(at)), centres: centres(xy, ranked, order.length) };
 }
 
 /** The middle of each category: the median of its coordinates, which outliers do not move. */

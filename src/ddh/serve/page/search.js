@@ -32,8 +32,9 @@ export class SearchView {
       typed: (text) => this.find(text),
       cleared: () => go("search", this.filterParameters()),
     });
-    this.filters = new Filters((values) => go("search", { ...this.asked(), ...values }, { replace: true }));
+    this.filters = new Filters(app.health.bits, (values) => go("search", { ...this.asked(), ...values }, { replace: true }));
     this.grid = new PictureGrid({
+      address: (item) => this.addressOf(item),
       page: (answer, first) => this.arrived(answer, first),
       mark: (item) => this.query.mark(item),
       open: (index) => this.openDetail(index),
@@ -80,6 +81,11 @@ export class SearchView {
   filterParameters() {
     const { radius, folder, where } = this.parameters ?? {};
     return { radius, folder, where };
+  }
+
+  /** A search from a picture; the filters stay as they are. */
+  addressOf(item) {
+    return route("search", { key: item.key, ...this.filterParameters() });
   }
 
   async show(parameters) {
@@ -197,11 +203,11 @@ export class SearchView {
     if (this.facetsOf === this.app.health.rows) return;
     this.facetsOf = this.app.health.rows;
     try {
-      this.filters.offer(await ask("facets"), this.app.health.bits);
+      this.filters.offer(await ask("facets"));
       this.filters.show(readFilters(this.parameters), this.hasQuery());
     } catch (error) {
       this.facetsOf = null;
-      if (!isTold(error)) throw error;
+      if (!isTold(error)) console.error(error); // the search itself goes on without filters
     }
   }
 
@@ -210,6 +216,7 @@ export class SearchView {
     openDetail({
       items: this.grid.items, index, bits: this.app.health.bits,
       reference: code ? { code, name: "The query's code" } : null,
+      address: (item) => this.addressOf(item),
       closed: (last) => this.grid.focus(last),
     });
   }

@@ -1,0 +1,177 @@
+"""The map on the real page: colours, zoom, hover, click, keys; and its speed at 50,000 points."""
+
+import base64
+import json
+import statistics
+
+import numpy as np
+import pytest
+from playwright.sync_api import Page, expect
+
+MANY = 50_000
+FRAMES = 60
+SLOWEST_DRAW = 50.0  # ms, on a machine that does other things too
+
+
+@pytest.fixture
+def page(open_page, address) -> Page:
+    opened = open_page(f"{address}#/map")
+    expect(opened.locator(".legend li")).to_have_count(10, timeout=60_000)
+    return opened
+
+
+def picture_of(page: Page) -> bytes:
+    """The pixels of the canvas."""
+    page.wait_for_timeout(250)  # a glide of the camera, and the frame after it
+    return base64.b64decode(
+        page.evaluate("() => document.querySelector('canvas').toDataURL().split(',')[1]")
+    )
+
+
+def place_of_a_point(page: Page, address: str) -> tuple[float, float]:
+    """Where the first point lies on the screen at the first look (see Scatter.scale)."""
+    xy = np.frombuffer(page.request.get(f"{address}map/points").body(), "<f4").reshape(-1, 2)
+    box = page.locator("canvas").bounding_box()
+    scale = min(box["width"], box["height"]) / 2 / 1.12
+    x, y = xy[0] * scale
+    return box["x"] + box["width"] / 2 + float(x), box["y"] + box["height"] / 2 + float(y)
+
+
+def test_hover_shows_a_picture_and_click_searches_from_it(page, address):
+    x, y = place_of_a_point(page, address)
+    page.mouse.move(x, y)
+    expect(page.locator(".tip img")).to_have_class("loaded")
+    key = page.locator(".tip .name").inner_text()
+    page.mouse.click(x, y)
+    page.wait_for_url(f"**#/search?key={key.replace('/', '%2F')}")
+    expect(page.locator(".asked-name")).to_have_text(key)
+
+
+def test_pan_and_zoom_move_the_points_and_reset_brings_them_back(page):
+    first = picture_of(page)
+    box = page.locator("canvas").bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.wheel(0, -400)
+    zoomed = picture_of(page)
+    page.mouse.down()
+    page.mouse.move(x + 120, y + 40, steps=4)
+    page.mouse.up()
+    panned = picture_of(page)
+    assert len({first, zoomed, panned}) == 3
+    page.get_by_role("button", name="Show all").click()
+    page.mouse.move(5, 5)
+    assert picture_of(page) == first
+
+
+def test_colours_by_metadata_and_by_bit(page):
+    by_label = picture_of(page)
+    page.get_by_label("Colour by").select_option("parity")
+    expect(page.locator(".legend li")).to_have_count(2)
+    by_parity = picture_of(page)
+    page.get_by_label("Colour by").select_option("")
+    expect(page.locator(".legend")).to_contain_text("bit 0 is 1")
+    by_bit = picture_of(page)
+    page.get_by_role("slider", name="Which bit").press("ArrowRight")
+    expect(page.locator(".legend")).to_contain_text("bit 1 is 1")
+    assert len({by_label, by_parity, by_bit, picture_of(page)}) == 4
+
+
+def test_the_legend_brings_one_category_out(page, collected):
+    before = picture_of(page)
+    row = page.locator(".legend button").nth(3)
+    expect(row).to_contain_text(str(collected.labels.count(3)))
+    row.click()
+    expect(row).to_have_attribute("aria-pressed", "true")
+    assert picture_of(page) != before
+    row.click()
+    assert picture_of(page) == before
+
+
+def test_the_keyboard_moves_zooms_and_searches(page):
+    page.locator("canvas").focus()
+    for key in ("+", "+", "ArrowLeft", "ArrowUp", "0", "+"):
+        page.keyboard.press(key)
+    expect(page.locator(".tip")).to_be_visible()
+    key = page.locator(".tip .name").inner_text()
+    expect(page.locator("#map-said")).to_contain_text(key)
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**#/search?key={key.replace('/', '%2F')}")
+
+
+def test_progress_is_shown_while_the_layout_is_computed(open_page, address):
+    page = open_page(address)
+    states = [{"state": "computing", "points": 300, "done": 0.4, "colours": []}]
+    page.route(
+        "**/map", lambda route: route.fulfill(json=states.pop()) if states else route.continue_()
+    )
+    page.get_by_role("link", name="Map").click()
+    expect(page.locator(".notice progress")).to_have_attribute("value", "0.4")
+    expect(page.locator(".legend li")).to_have_count(10, timeout=60_000)
+
+
+def test_fifty_thousand_points_pan_smoothly(open_page, address, record_property):
+    """Points of a made-up layout in the real page; what is timed is the page's own drawing."""
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 10, MANY)
+    middles = random.uniform(-0.8, 0.8, (10, 2))
+    layout = np.clip(middles[labels] + random.normal(0, 0.08, (MANY, 2)), -1, 1).astype("<f4")
+    page = open_page(address)
+    page.route(
+        "**/map/points",
+        lambda route: route.fulfill(body=layout.tobytes(), content_type="application/octet-stream"),
+    )
+    page.route(
+        "**/map/colours*",
+        lambda route: route.fulfill(
+            json={
+                "categories": [str(i) for i in range(10)],
+                "values": base64.b64encode(labels.astype(np.uint8).tobytes()).decode(),
+            }
+        ),
+    )
+    page.get_by_role("link", name="Map").click()
+    expect(page.locator(".map .status")).to_have_text("50,000 pictures", timeout=60_000)
+    draws, frames = pan(page)
+    figures = {
+        "draw median ms": round(statistics.median(draws), 2),
+        "draw p95 ms": round(float(np.percentile(draws, 95)), 2),
+        "frame median ms": round(statistics.median(frames), 2),
+        "frame p95 ms": round(float(np.percentile(frames, 95)), 2),
+    }
+    print(json.dumps(figures))  # shown with pytest -s
+    for name, value in figures.items():
+        record_property(name, value)
+    assert figures["draw median ms"] < SLOWEST_DRAW
+
+
+def pan(page: Page) -> tuple[list[float], list[float]]:
+    """Times of drawing and times between frames, while the map is dragged with the mouse."""
+    page.evaluate(
+        """() => {
+          const times = (window.times = { draws: [], frames: [] });
+          const ask = window.requestAnimationFrame.bind(window);
+          window.requestAnimationFrame = (draw) => ask((now) => {
+            const begun = performance.now();
+            draw(now);
+            times.draws.push(performance.now() - begun);
+          });
+          let last = null;
+          const tick = (now) => {
+            if (last !== null) times.frames.push(now - last);
+            last = now;
+            ask(tick);
+          };
+          ask(tick);
+        }"""
+    )
+    box = page.locator("canvas").bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    for step in range(FRAMES):
+        page.mouse.move(x + 150 * np.sin(step / 6), y + 100 * np.cos(step / 6))
+    page.mouse.up()
+    times = page.evaluate("() => window.times")
+    assert len(times["draws"]) >= FRAMES / 4
+    return times["draws"], times["frames"]

@@ -1,0 +1,165 @@
+"""The page in its other states: phone, dark, token, empty index, no model or pictures, jobs."""
+
+import re
+
+import numpy as np
+import pytest
+from page_service import BITS, Collected, serving
+from playwright.sync_api import Page, expect
+
+import ddh.index
+import ddh.jobs
+
+PHONE = {"viewport": {"width": 375, "height": 740}, "has_touch": True, "is_mobile": True}
+TOKEN = "a token of the tests, long enough"
+CARDS = ".grid .card:not(.placeholder)"
+VIEWS = ["search", "search?key=0%2F0000.png", "duplicates?radius=0", "map", "jobs"]
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_phone_width_never_scrolls_sideways(open_page, address, view):
+    page = open_page(f"{address}#/{view}", **PHONE)
+    page.wait_for_load_state("networkidle")
+    width, inside = page.evaluate("() => [document.documentElement.scrollWidth, innerWidth]")
+    assert width <= inside == 375
+    tabs = page.locator(".tabs").bounding_box()
+    assert tabs["y"] + tabs["height"] == 740  # at hand for the thumb
+
+
+def brightness(page: Page, property: str) -> float:
+    colour = page.evaluate("(name) => getComputedStyle(document.body)[name]", property)
+    return sum(float(part) for part in re.findall(r"[\d.]+", colour)[:3])
+
+
+def test_dark_follows_the_system_and_the_switch_is_kept(open_page, address):
+    page = open_page(address, color_scheme="dark")
+    assert brightness(page, "backgroundColor") < 200 < brightness(page, "color")
+    page.get_by_role("button", name="Switch to light").click()
+    assert brightness(page, "backgroundColor") > 600 > brightness(page, "color")
+    page.reload()
+    expect(page.get_by_role("button", name="Switch to dark")).to_be_visible()
+    assert brightness(page, "backgroundColor") > 600
+
+
+# Relative luminance and contrast of WCAG 2, over every text that is on the screen.
+CONTRASTS = """() => {
+  const channels = (text) => text.match(/[\\d.]+/g).map(Number);
+  const linear = (c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+  const weights = [0.2126, 0.7152, 0.0722];
+  const luminance = (rgb) => weights.reduce((sum, w, i) => sum + w * linear(rgb[i] / 255), 0);
+  const ground = (element) => {
+    for (let each = element; each; each = each.parentElement) {
+      const colour = getComputedStyle(each).backgroundColor;
+      if (colour.startsWith("rgb(")) return channels(colour);
+    }
+    return channels(getComputedStyle(document.body).backgroundColor);
+  };
+  const low = [];
+  for (const element of document.body.querySelectorAll("*")) {
+    const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+    if (!own || !element.checkVisibility({ visibilityProperty: true })) continue;
+    const text = luminance(channels(getComputedStyle(element).color));
+    const below = luminance(ground(element));
+    const contrast = (Math.max(text, below) + 0.05) / (Math.min(text, below) + 0.05);
+    if (contrast < 4.5) low.push([element.outerHTML.slice(0, 80), contrast]);
+  }
+  return low;
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_has_the_contrast_of_wcag_aa(open_page, address, scheme):
+    page = open_page(address, color_scheme=scheme, reduced_motion="reduce")
+    for view in VIEWS:
+        page.goto(f"{address}#/{view}")
+        page.wait_for_load_state("networkidle")
+        page.wait_for_timeout(100)
+        assert page.evaluate(CONTRASTS) == []
+
+
+def test_landmarks_names_and_focus(open_page, address):
+    page = open_page(address)
+    for role in ("banner", "navigation", "main", "search", "complementary"):
+        assert page.get_by_role(role).count() == 1, role
+    unnamed = page.locator("button, a, input, select").evaluate_all(
+        """all => all.filter((e) => e.checkVisibility())
+          .filter((e) => !(e.ariaLabel || e.textContent.trim() || e.labels?.length))
+          .map((e) => e.outerHTML)"""
+    )
+    assert unnamed == []
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    page.keyboard.press("Tab")
+    assert page.evaluate("() => getComputedStyle(document.activeElement).outlineStyle") == "solid"
+
+
+def test_token_is_asked_for_once(open_page, collected: Collected, own_folders):
+    root = ("--root", str(collected.root))
+    environment = own_folders | {"DDH_TOKEN": TOKEN}
+    with serving(collected.index, *root, environment=environment) as address:
+        page = open_page(address, expected=(401,))
+        field = page.get_by_role("dialog").get_by_role("textbox", name="Token")
+        field.fill("wrong")
+        field.press("Enter")
+        expect(page.get_by_role("alert").filter(has_text="not the token")).to_be_visible()
+        field.fill(TOKEN)
+        field.press("Enter")
+        expect(page.locator(".card img").first).to_have_class("loaded")
+        page.reload()
+        expect(page.locator(".card img").first).to_have_class("loaded")
+        expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_empty_index_says_what_to_do_and_fills_itself(open_page, collected, own_folders, tmp_path):
+    location = tmp_path / "new.index"
+    with (
+        ddh.index.open(location, bits=BITS) as index,
+        serving(location, environment=own_folders) as address,
+    ):
+        page = open_page(address)
+        expect(page.get_by_role("heading", name="This index is empty")).to_be_visible()
+        expect(page.locator(".notice")).to_contain_text("ddh index add photos/ --index new.index")
+        for view, words in (("Map", "Nothing to map yet"), ("Duplicates", "No near-duplicates")):
+            page.get_by_role("link", name=view).click()
+            expect(page.get_by_role("heading", name=words)).to_be_visible()
+        page.get_by_role("link", name="Search").click()
+        with ddh.index.open(collected.index) as full:
+            rows = full.get_many(collected.keys[:5])
+        index.add([row.key for row in rows], np.stack([row.code for row in rows]))
+        expect(page.locator(CARDS)).to_have_count(5)
+        # Neither root nor model was given: codes stand in, and pictures cannot be asked with.
+        expect(page.locator(".note")).to_contain_text("--root")
+        expect(page.locator(".stand-in svg").first).to_be_visible()
+        expect(page.locator(".drop.closed")).to_contain_text("--model")
+        page.locator(".card-link").nth(2).click()
+        expect(page.locator(".asked-code svg")).to_be_visible()
+
+
+def test_a_service_that_is_gone_is_said_and_found_again(open_page, address):
+    page = open_page(address, gone=True)
+    expect(page.locator(".card img").first).to_have_class("loaded")
+    page.route("**/*", lambda route: route.abort("connectionrefused"))
+    page.locator(".card-link").nth(3).click()
+    expect(page.get_by_role("alert").first).to_contain_text("does not answer")
+    page.unroute("**/*")
+    expect(page.locator("#banner")).to_be_hidden()
+    expect(page.locator(".results .status")).to_contain_text("nearest first")
+
+
+def test_jobs_show_progress_and_curves_as_they_run(open_page, address, own_folders, monkeypatch):
+    monkeypatch.setenv("DDH_STATE", own_folders["DDH_STATE"])
+    page = open_page(f"{address}#/jobs")
+    expect(page.get_by_role("heading", name="No jobs yet")).to_be_visible()
+    with ddh.jobs.job("fit", "digits.ddh") as job:
+        stage = ddh.jobs.stage("Training", 10, "epoch")
+        for epoch in range(6):
+            stage.point("loss", 2 / (epoch + 1))
+            stage.advance()
+        job.write(now=True)
+        card = page.get_by_role("article")
+        expect(card).to_contain_text("6 of 10 epochs")
+        expect(card.locator(".state")).to_have_text("running")
+        expect(card.get_by_role("img", name="loss: from 2 to 0.3333")).to_be_visible()
+        assert card.locator(".chart .tick text").count() >= 2
+    expect(card.locator(".state")).to_have_text("done")
+    expect(page.locator(".jobs-view .status")).to_have_text("0 running")
