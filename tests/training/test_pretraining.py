@@ -117,7 +117,7 @@ class TestBYOL:
             for p, t in ((online[i], target[i + 6]), (online[i + 6], target[i])):
                 expected += 2 - 2 * float((p @ t / (p.norm() * t.norm())).detach())
         # The loss leaves the device in float32.
-        assert float(objective(a, b)) == pytest.approx(expected / 6, abs=1e-5)
+        assert objective(a, b).item() == pytest.approx(expected / 6, abs=1e-5)
 
     def test_no_gradient_reaches_the_target(self):
         objective = BYOL(SmallNetwork())

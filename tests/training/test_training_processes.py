@@ -18,7 +18,7 @@ from processes_script import features, fits, outcome
 import ddh
 from ddh.errors import DDHError, InputError
 from ddh.objective import PairMemory
-from ddh.training import checkpoint
+from ddh.training import checkpoint, run_file
 from ddh.training.network import HashingLayer
 from ddh.training.processes import ALONE, Processes, job
 
@@ -166,11 +166,10 @@ def test_a_checkpoint_of_several_processes_is_taken_up_by_one(tmp_path):
     for rank in range(3):
         rows = Processes(rank, 3).shard(7)
         name = f"memory-2-1-{rows.start}-{rows.stop}.safetensors"
-        checkpoint._write(tmp_path / name, {"outputs": U[rows]}, {})
+        run_file.write(tmp_path / name, {"outputs": U[rows]})
         shards[name] = [rows.start, rows.stop]
-    tensors = checkpoint._module_tensors({"layer": layer}, optimiser)
-    described = {"state": json.dumps(state | {"shards": shards})}
-    checkpoint._write(tmp_path / checkpoint.FILE, tensors, described)
+    tensors = run_file.collect({"layer": layer}, optimiser)
+    run_file.write(tmp_path / checkpoint.FILE, tensors, state | {"shards": shards})
     memory = PairMemory(torch.zeros(7, 4))
     checkpoint.load(tmp_path, {"layer": layer}, optimiser, memory, {})
     assert torch.equal(memory.outputs, U)

@@ -1,27 +1,24 @@
 """A training run on disk, so that a killed run goes on where it was.
 
-One safetensors file holds every tensor (hashing layer, trained network, optimiser, memory), its
-header holds the rest. It is written beside the old one and moved into place. Order of batches
-and augmentation are drawn from (seed, epoch, step), so nothing else needs to be kept, and on
-a CPU a resumed run ends with the same weights, bit for bit.
+One file (see `run_file`) holds hashing layer, trained network, optimiser, memory and state. Order
+of batches and augmentation are drawn from (seed, epoch, step), so nothing else needs to be kept,
+and on a CPU a resumed run ends with the same weights, bit for bit.
 
 Several processes write their shards of the memory beside it, under names that only this
 checkpoint knows: it counts when the one file is in place, and then older shards go. Any number
 of processes can take it up.
 """
 
-import json
-import os
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from ddh.errors import ModelError
 from ddh.objective import PairMemory
+from ddh.training import run_file
 from ddh.training.processes import ALONE, Processes
 
 FILE = "training.safetensors"
@@ -40,35 +37,13 @@ def save(
     if not processes.alone:
         state = state | {"shards": _save_shard(folder, memory, state, processes)}
     if processes.first:
-        tensors = _module_tensors(modules, optimiser)
+        tensors = run_file.collect(modules, optimiser)
         if processes.alone:
             tensors |= {f"memory.{key}": value for key, value in _memory_tensors(memory).items()}
-        _write(folder / FILE, tensors, {"state": json.dumps(state)})
+        run_file.write(folder / FILE, tensors, state)
         for shard in folder.glob("memory-*.safetensors"):
             if shard.name not in state.get("shards", {}):
                 shard.unlink()
-
-
-def _module_tensors(
-    modules: dict[str, nn.Module], optimiser: torch.optim.Optimizer
-) -> dict[str, Tensor]:
-    tensors: dict[str, Tensor] = {}
-    for name, module in modules.items():
-        tensors |= {f"{name}.{key}": value for key, value in module.state_dict().items()}
-    for index, entry in optimiser.state_dict()["state"].items():
-        tensors |= {
-            f"optimiser.{index}.{key}": torch.as_tensor(value)
-            for key, value in entry.items()
-            if value is not None
-        }
-    return tensors
-
-
-def _write(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
-    tidy = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    save_file(tidy, temporary, metadata=metadata)
-    temporary.replace(path)
 
 
 def _save_shard(
@@ -81,7 +56,7 @@ def _save_shard(
         name = f"memory-{state['epoch']}-{state['step']}-{rows.start}-{rows.stop}.safetensors"
         shards[name] = [rows.start, rows.stop]
         if rank == processes.rank:
-            _write(folder / name, {"outputs": memory.outputs}, {})
+            run_file.write(folder / name, {"outputs": memory.outputs})
     processes.sums([1.0], memory.outputs.device)  # every shard is there before the one file is
     return shards
 
@@ -98,24 +73,11 @@ def load(
 
     `expected` are the values of the state that must agree, or the run is another one.
     """
-    path = folder / FILE
-    if not path.is_file():
+    found = run_file.read(folder / FILE, expected)
+    if found is None:
         return None
-    try:
-        with safe_open(path, "pt") as file:
-            state = json.loads(file.metadata()["state"])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, KeyError, ValueError) as error:
-        raise ModelError(f"the checkpoint {path} is damaged; delete it to start again") from error
-    for key, value in expected.items():
-        if state.get(key) != json.loads(json.dumps(value)):
-            raise ModelError(
-                f"the checkpoint in {folder} was made with {key} = {state.get(key)}, not {value}; "
-                "resume with the same images and settings, or delete the folder to start again"
-            )
-    for name, module in modules.items():
-        module.load_state_dict(_below(tensors, f"{name}."))
-    _load_optimiser(optimiser, _below(tensors, "optimiser."))
+    state, tensors = found
+    run_file.restore(tensors, modules, optimiser)
     if processes.alone and "shards" not in state:
         for key, target in _memory_tensors(memory).items():
             target.copy_(tensors[f"memory.{key}"])
@@ -150,20 +112,6 @@ def _load_rows(
                 "delete the folder to start again"
             ) from error
         memory.outputs[first - mine.start : last - mine.start] = rows.to(memory.outputs)
-
-
-def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-
-
-def _load_optimiser(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    state: dict[int, dict[str, Tensor]] = {}
-    for name, tensor in tensors.items():
-        index, key = name.split(".", 1)
-        state.setdefault(int(index), {})[key] = tensor
-    optimiser.load_state_dict(
-        {"state": state, "param_groups": optimiser.state_dict()["param_groups"]}
-    )
 
 
 def _memory_tensors(memory: PairMemory) -> dict[str, Tensor]:

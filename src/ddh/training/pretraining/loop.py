@@ -1,6 +1,5 @@
 """The pretraining run: two views of every picture, one step after another, to the plan's end."""
 
-import json
 import math
 import time
 from dataclasses import dataclass, field
@@ -16,9 +15,9 @@ from ddh.backbones import Backbone
 from ddh.errors import DDHError, InputError
 from ddh.images import Failure, ImageSource
 from ddh.progress import bar
+from ddh.training import run_file
 from ddh.training.device import choose, supports_bfloat16
 from ddh.training.network import freeze
-from ddh.training.pretraining import saving
 from ddh.training.pretraining.objective import SelfSupervised
 from ddh.training.pretraining.pictures import Pictures, open_pictures
 from ddh.training.pretraining.plan import TRIAL_STEPS, Plan
@@ -26,6 +25,7 @@ from ddh.training.pretraining.settings import PretrainSettings, objective_class
 from ddh.training.pretraining.signs import SAMPLE, Signs, neighbours, signs
 from ddh.training.pretraining.views import random_view
 
+FILE = "pretraining.safetensors"
 LOOKS = 20  # at the signs of progress, in a whole run
 CHECKPOINT_SECONDS = 60
 COMPILED_STEPS = 1000  # from so many steps on a GPU, compiling pays for itself
@@ -258,7 +258,7 @@ class _Run:
             "images": len(self.pictures),
             "backbone": self.backbone.name,
             "size": self.backbone.preprocessing.size,
-            "settings": json.loads(json.dumps(self.settings.to_dict())),
+            "settings": self.settings.to_dict(),
             "seed": self.seed,
         }
 
@@ -272,19 +272,20 @@ class _Run:
             "seconds": self.seconds,
             "history": self.history,
         }
-        seen = {} if self.seen is None else {"seen": self.seen}
-        saving.write(self.folder, {"objective": self.objective}, self.optimiser, seen, state)
+        tensors = run_file.collect({"objective": self.objective}, self.optimiser)
+        if self.seen is not None:
+            tensors["seen"] = self.seen
+        run_file.write(self.folder / FILE, tensors, state)
 
     def take_up(self) -> None:
         """Go on from a checkpoint, where there is one."""
         if self.folder is None:
             return
-        found = saving.read(
-            self.folder, {"objective": self.objective}, self.optimiser, self._identity()
-        )
+        found = run_file.read(self.folder / FILE, self._identity())
         if found is None:
             return
         state, tensors = found
+        run_file.restore(tensors, {"objective": self.objective}, self.optimiser)
         self.step, self.seconds = state["step"], state["seconds"]
         self.plan.total, self.history = state["total"], state["history"]
         if "seen" in tensors:
