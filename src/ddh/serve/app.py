@@ -12,7 +12,7 @@ from ddh.errors import DDHError
 from ddh.serve import routes_collection, routes_files, routes_items, routes_search
 from ddh.serve.errors import answer_of, error_body
 from ddh.serve.guard import Guard, Sessions
-from ddh.serve.models import Problem
+from ddh.serve.models import problem
 from ddh.serve.questions import plain_text
 from ddh.serve.service import Service
 from ddh.serve.settings import Settings
@@ -51,9 +51,7 @@ def create_app(location: str, settings: Settings | None = None) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         lifespan=life,
-        responses={
-            status: {"model": Problem, "description": text} for status, text in PROBLEMS.items()
-        },
+        responses={status: problem(text) for status, text in PROBLEMS.items()},
     )
     app.state.service, app.state.sessions = service, Sessions(settings.token)
     for routes in (routes_files, routes_search, routes_items, routes_collection):

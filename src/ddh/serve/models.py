@@ -11,6 +11,12 @@ class Problem(BaseModel):
     detail: str
 
 
+def problem(description: str) -> dict[str, Any]:
+    """An answer that tells a problem: always JSON, whatever else the route gives."""
+    schema = Problem.model_json_schema()
+    return {"description": description, "content": {"application/json": {"schema": schema}}}
+
+
 class Health(BaseModel):
     """What this service is."""
 

@@ -11,7 +11,7 @@ from ddh.errors import InputError
 from ddh.index.rows import check_text
 from ddh.serve.errors import NoSuchKey
 from ddh.serve.forms import KINDS, form_schema, is_form, is_json, read_form
-from ddh.serve.models import Item, Listing, Problem
+from ddh.serve.models import Item, Listing, problem
 from ddh.serve.questions import NewFields, NewRow, parse_where, read_new_fields, read_new_row
 from ddh.serve.service import Service
 from ddh.serve.writing import refuse_unless_writable
@@ -69,7 +69,7 @@ BODY = {
     response_model=Item,
     status_code=201,
     openapi_extra=BODY,
-    responses={409: {"model": Problem, "description": "A row has this key already."}},
+    responses={409: problem("A row has this key already.")},
 )
 async def add(request: Request) -> dict[str, Any]:
     """Add a row: its code in JSON, or a picture, which is encoded and kept in `uploads`."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from ddh.errors import InputError
+from ddh.errors import DDHError, InputError
 from ddh.images import Limits, decode
 from ddh.images.decoding import picture_extensions, picture_formats
 from ddh.index import FileStamp, Index, Row
@@ -89,7 +89,10 @@ class Rows:
             raise KeyExists(key)
         root = self._pictures.root
         assert root is not None
-        file, is_new = self._keep(root, upload)
+        try:
+            file, is_new = self._keep(root, upload)
+        except OSError as error:
+            raise DDHError(f"the picture cannot be kept: {error}") from error
         try:
             state = file.stat()
             stamp = FileStamp(state.st_mtime_ns, state.st_size, upload.digest)
