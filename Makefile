@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test lint docs clean
+.PHONY: setup demo test lint docs notebooks clean
 
 setup: $(STAMP)
 
@@ -28,6 +28,9 @@ lint: setup
 
 docs: setup
 	$(BIN)/python -m ddh.cli.reference docs/cli.md
+
+notebooks: setup
+	$(BIN)/python examples/make_notebooks.py
 
 clean:
 	rm -rf $(VENV) build demo-output src/ddh/*/*.so
