@@ -9,12 +9,19 @@ from ddh.backbones.cnnf import CNNF, load_matconvnet
 from ddh.backbones.efficientnet_lite import VARIANTS, EfficientNetLite
 from ddh.backbones.resnet import DEPTHS, ResNet
 from ddh.backbones.timm_models import TimmBackbone
-from ddh.backbones.weights import checked_file, file_digest, load_exactly, read_state
+from ddh.backbones.weights import (
+    checked_file,
+    description_of,
+    file_digest,
+    load_exactly,
+    read_state,
+    write_weights,
+)
 from ddh.errors import DDHWarning, InputError
 
 __all__ = [
     "Backbone", "CNNF", "EfficientNetLite", "NAMES", "ResNet", "TimmBackbone", "create",
-    "fold_batch_norm", "load_matconvnet", "rebuild",
+    "fold_batch_norm", "load_matconvnet", "rebuild", "save",
 ]  # fmt: skip
 
 NAMES = ("cnn-f", *VARIANTS, "resnet18", "resnet50", "resnet18-tiny", "resnet50-tiny", "timm/NAME")
@@ -27,8 +34,11 @@ def create(
 
     `weights` is "auto" (ImageNet weights where they come with pip, random elsewhere, said
     aloud), None or "random" (random, silently), or a file. `size` is the side of its input in
-    pixels; by default the one that the network was made for.
+    pixels; by default the one that the network was made for. The name "auto" stands for the
+    network of a weights file that `save` has written.
     """
+    if name == "auto":
+        return _described(weights, size)
     network = _build(name, size)
     if weights in (None, "random"):
         return network
@@ -62,9 +72,45 @@ def _build(name: str, size: int | None) -> Backbone:
     raise InputError(f"there is no backbone {name!r}; there are: {', '.join(NAMES)}")
 
 
+def save(network: Backbone, path: str | Path) -> None:
+    """Write the weights of a backbone for `create("auto", path)`, in half precision."""
+    description = {
+        "name": network.name,
+        "options": network.options(),
+        "size": network.preprocessing.size,
+        "origin": network.origin,
+    }
+    write_weights(Path(path), network.state_dict(), description)
+
+
+def _described(weights: str | Path | None, size: int | None) -> Backbone:
+    path = Path(str(weights))
+    described = description_of(path)
+    if described is None:
+        raise InputError(
+            "the backbone 'auto' is the one of a weights file made by `ddh pretrain`: give such "
+            f"a file, or name a backbone: {', '.join(NAMES)}"
+        )
+    network = rebuild(described["name"], size or described["size"], described["options"])
+    return _load_own(network, path, described)
+
+
+def _load_own(network: Backbone, path: Path, described: dict[str, Any]) -> Backbone:
+    if (network.name, network.options()) != (described["name"], described["options"]):
+        raise InputError(
+            f"{path.name} holds weights of {described['name']} {described['options'] or ''}, not "
+            f"of {network.name} {network.options() or ''}: take the backbone 'auto'"
+        )
+    load_exactly(network, read_state(path), ignore=(), source=path.name)
+    network.origin = f"{described['origin']}, file sha256:{file_digest(path)[:16]}"
+    return network
+
+
 def _from_file(network: Backbone, path: Path) -> Backbone:
     """Weights from a local file: the ImageNet file of that network, or a state of ours."""
     checked_file(path)
+    if (described := description_of(path)) is not None:
+        return _load_own(network, path, described)
     if isinstance(network, CNNF) and path.suffix == ".mat":
         return load_matconvnet(path)
     if isinstance(network, EfficientNetLite) and path.suffix == ".pth":

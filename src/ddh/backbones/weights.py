@@ -4,11 +4,16 @@ A file that is a pickle (`.pth`) is opened with torch's weights-only reader, whi
 """
 
 import hashlib
+import json
+import os
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 from ddh.errors import InputError, MissingDependency, ModelError
@@ -82,3 +87,27 @@ def load_exactly(
         ]  # fmt: skip
         raise ModelError(f"{source} does not fit the network ({'; '.join(problems)})")
     network.load_state_dict(given, strict=False)
+
+
+def write_weights(path: Path, state: Mapping[str, Tensor], description: dict[str, Any]) -> None:
+    """Weights in half precision, half as large, as a safetensors file that describes itself."""
+    tensors = {
+        name: (tensor.half() if tensor.is_floating_point() else tensor).cpu().contiguous()
+        for name, tensor in state.items()
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    save_file(tensors, temporary, metadata={"ddh": json.dumps(description)})
+    temporary.replace(path)
+
+
+def description_of(path: Path) -> dict[str, Any] | None:
+    """What a file of `write_weights` says about itself; None for a file of another origin."""
+    if path.suffix != ".safetensors" or not path.is_file():
+        return None
+    try:
+        with safe_open(path, "pt") as file:
+            described = (file.metadata() or {}).get("ddh")
+    except SafetensorError as error:
+        raise ModelError(f"{path} cannot be read as a weights file: {error}") from error
+    return None if described is None else json.loads(described)

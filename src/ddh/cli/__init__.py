@@ -11,6 +11,7 @@ from ddh.lazy_group import LazyGroup
 # verb -> "module:object"; the help of `ddh --help` reads each module's short help.
 VERBS = {
     "demo": "ddh.cli.demo:demo",
+    "pretrain": "ddh.cli.pretrain:pretrain",
     "fit": "ddh.cli.fit:fit",
     "encode": "ddh.cli.encode:encode",
     "index": "ddh.cli.index:index",

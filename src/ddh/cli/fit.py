@@ -28,7 +28,8 @@ DEPTHS = ("head", "last-stage", "network")
     "--backbone",
     default="efficientnet-lite0",
     show_default=True,
-    help="Network: cnn-f, efficientnet-lite0/1/2, resnet18, resnet50, resnet18-tiny, timm/NAME.",
+    help="Network: cnn-f, efficientnet-lite0/1/2, resnet18, resnet50, resnet18-tiny, timm/NAME, or "
+    "auto: that of a file made by `ddh pretrain`.",
 )
 @click.option("--weights", default="auto", show_default=True, help="auto, random, or a file.")
 @click.option("--size", type=int, help="Side of the network's input in pixels.")
@@ -103,12 +104,24 @@ def _summary(document: dict[str, Any]) -> str:
         f"Learned {document['bits']}-bit codes from {document['images']:,} images "
         f"in {document['seconds']:.0f} s.",
         describe_failures(document["skipped"]),
+        _approximation(document["labels"].get("approximation")),
         f"Model {document['id']} is in {document['model']}",
         "Next:",
         f"  ddh index add FOLDER --index photos.index --model {document['model']}",
         "  ddh search PICTURE --index photos.index",
     ]
     return "\n".join(line for line in lines if line)
+
+
+def _approximation(report: dict[str, Any] | None) -> str:
+    """What approximate neighbours cost, where they were used."""
+    if report is None:
+        return ""
+    return (
+        f"Approximate neighbours ({report['index']}): recall {report['recall']:.3f} on "
+        f"{report['sample']} images; {report['label_recall']:.1%} of the exact labels are there, "
+        f"{report['label_precision']:.1%} of the labels are exact ones."
+    )
 
 
 def work_folder(out: Path) -> Path:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from ddh.backbones import create
+from ddh.backbones import Backbone, create
 from ddh.codes import code_bytes
 from ddh.errors import InputError
 from ddh.hashers.base import check_features, check_labels
@@ -17,6 +17,8 @@ from ddh.images import ImageSource, is_images, open_images
 from ddh.training.device import choose
 from ddh.training.features import Features, extract
 from ddh.training.fitting import Data, Fitted, fit_hashing
+from ddh.training.pretraining import pretrain, pretrain_settings
+from ddh.training.processes import current
 from ddh.training.settings import DEPTHS, Depth, Settings, adapt, settings
 
 
@@ -32,6 +34,9 @@ class DDH(ImageHasher):
     changed by its name. `backbone` is any name of `ddh.backbones.NAMES`; `weights` and `size` are
     passed to it. `label_backbone` names another one for the labels (the paper takes ResNet's pool5
     for them and trains CNN-F).
+
+    `pretrain` first trains the backbone on the pictures alone, without any labels: so many minutes,
+    or settings of `ddh.training.pretraining.PretrainSettings` by name, as in {"epochs": 200}.
     """
 
     title = "Deep discrete hashing"
@@ -49,6 +54,7 @@ class DDH(ImageHasher):
         weights: str | None = "auto",
         size: int | None = None,
         label_backbone: str | None = None,
+        pretrain: float | dict[str, Any] | None = None,
         depth: Depth = "head",
         k1: int | None = None,
         k2: int | None = None,
@@ -76,6 +82,7 @@ class DDH(ImageHasher):
         self.weights = weights
         self.size = size
         self.label_backbone = label_backbone
+        self.pretrain = pretrain
         self.depth = depth
         self.k1 = k1
         self.k2 = k2
@@ -143,6 +150,8 @@ class DDH(ImageHasher):
         choose(self.device)
         if self.depth not in DEPTHS:
             raise InputError(f"depth is one of {', '.join(DEPTHS)}, not {self.depth!r}")
+        if self.pretrain is not None:
+            pretrain_settings(32, False, self._pretrain_changes())
 
     def chosen_settings(self) -> Settings:
         """The preset with the changes of this object."""
@@ -168,6 +177,8 @@ class DDH(ImageHasher):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self._seed())
             backbone = create(self.backbone, self.weights, self.size)
+        if self.pretrain is not None:
+            self._pretrain(backbone, source, folder, resume)
         options: dict[str, Any] = {"device": self.device, "resume": resume}
         features = extract(backbone, source, folder=folder, **options)
         label_features = None
@@ -177,7 +188,32 @@ class DDH(ImageHasher):
             label_features = other.values
         return Data(features, len(source), backbone, source, label_features)
 
+    def _pretrain(
+        self, backbone: Backbone, source: ImageSource, folder: Path | None, resume: bool
+    ) -> None:
+        """Train the backbone on the pictures alone, before features are taken from it."""
+        if not current().alone:
+            raise InputError(
+                "pretraining runs in one process: call `ddh pretrain` first, then fit on several"
+            )
+        trained = backbone.origin != "random"
+        done = pretrain(
+            backbone,
+            source,
+            pretrain_settings(backbone.preprocessing.size, trained, self._pretrain_changes()),
+            device=self.device,
+            seed=self._seed(),
+            folder=None if folder is None else folder / "pretraining",
+            resume=resume,
+        )
+        self.pretraining_ = done.history
+
+    def _pretrain_changes(self) -> dict[str, Any]:
+        return self.pretrain if isinstance(self.pretrain, dict) else {"minutes": self.pretrain}
+
     def _data_from_features(self, X: Any) -> Data:
+        if self.pretrain is not None:
+            raise InputError("pretraining needs pictures, not features")
         if self.depth != "head":
             raise InputError(f"depth {self.depth!r} trains a network: fit on images, not features")
         values = check_features(X, least_rows=2).astype(np.float32, copy=False)
