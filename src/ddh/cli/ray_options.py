@@ -19,7 +19,8 @@ class Source(click.Path):
         super().__init__(exists=True, file_okay=file_okay, path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return value if "://" in str(value) else super().convert(value, param, ctx)
+        place = str(value).removeprefix("file://")
+        return place if "://" in place else super().convert(place, param, ctx)
 
 
 def ray_options(command: Command) -> Command:

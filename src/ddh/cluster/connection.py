@@ -5,6 +5,7 @@ so standard output is closed to it while the connection is open: a job reports s
 """
 
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from types import ModuleType
@@ -13,11 +14,11 @@ from typing import Any
 from ddh.errors import DDHError, MissingDependency
 
 STORE_BYTES = 200 << 20  # of a cluster on this machine; it holds the model and little else
+KNOCK_S = 10.0
 
 
 def import_ray() -> ModuleType:
     """Ray, or an error that names the extra that brings it."""
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # silences a warning
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
@@ -51,9 +52,17 @@ def _initialise(ray: ModuleType, address: str, store_bytes: int) -> None:
     if address == "local":
         options |= {"include_dashboard": False, "object_store_memory": store_bytes}
     try:
+        _knock(address)
         ray.init(address=address, **options)
-    except (ConnectionError, ray.exceptions.RayError, RuntimeError, ValueError) as error:
+    except (OSError, ray.exceptions.RayError, RuntimeError, ValueError) as error:
         raise DDHError(
             f"there is no Ray cluster to be reached at {address!r}: {error}\n"
             "Start one with `ray start --head`, or use --ray local for this machine alone."
         ) from error
+
+
+def _knock(address: str) -> None:
+    """See that somebody listens there: Ray itself tries for minutes before it gives up."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), KNOCK_S).close()

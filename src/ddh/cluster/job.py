@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -17,7 +17,7 @@ from ddh.cluster.pictures import Picture
 from ddh.cluster.places import Place
 from ddh.cluster.scheduler import SLOTS, Scheduler, Split
 from ddh.cluster.targets import Report, Target
-from ddh.errors import InputError
+from ddh.errors import DDHError, InputError
 from ddh.index.rows import check_text
 from ddh.progress import bar
 
@@ -84,6 +84,7 @@ def _scheduler(
     ray: Any, model: ModelFiles, place: Place, target: Target, cluster: Cluster
 ) -> Scheduler:
     actors, gpus = cluster.resources(ray.cluster_resources())
+    device = "cpu" if cluster.device == "auto" and not gpus else cluster.device
     sent = ray.put(model)
     writer = None if target.writes_here else target.writer
     remote = ray.remote(Encoder).options(
@@ -92,7 +93,7 @@ def _scheduler(
 
     def start() -> tuple[Any, Any]:
         actor = remote.remote()
-        return actor, actor.prepare.remote(ddh.__version__, sent, cluster.device, place, writer)
+        return actor, actor.prepare.remote(ddh.__version__, sent, device, place, writer)
 
     return Scheduler(ray, start, actors)
 
@@ -154,7 +155,7 @@ def _count(place: Place, progress: tqdm) -> None:
         return
 
     def count() -> None:
-        total = sum(1 for _ in place.pictures())
-        progress.total = total
+        with suppress(DDHError):  # which the other listing will meet as well
+            progress.total = sum(1 for _ in place.pictures())
 
     threading.Thread(target=count, name="ddh-count", daemon=True).start()

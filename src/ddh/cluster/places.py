@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ddh.cluster.pictures import Picture, RemotePictures
-from ddh.errors import InputError, MissingDependency
+from ddh.errors import DDHError, InputError, MissingDependency
 from ddh.images import ImageFiles, ImageSource
 from ddh.images.decoding import picture_extensions, printable
 from ddh.images.sources import picture_files
@@ -100,7 +100,7 @@ class RemotePlace(Place):
         while pending:
             folder = pending.pop()
             inside = []
-            for entry in sorted(self.fs.ls(folder, detail=True), key=lambda entry: entry["name"]):
+            for entry in self._entries(folder):
                 name = PurePosixPath(entry["name"]).name
                 if name.startswith(".") or entry["name"].strip("/") == folder.strip("/"):
                     continue
@@ -110,13 +110,23 @@ class RemotePlace(Place):
                     yield self._picture(entry)
             pending += reversed(inside)
 
+    def _entries(self, folder: str) -> list[dict[str, Any]]:
+        try:
+            return sorted(self.fs.ls(folder, detail=True), key=lambda entry: entry["name"])
+        except Exception as error:  # each file system has errors of its own
+            raise DDHError(f"{folder or self.location} cannot be listed: {error}") from error
+
     def _picture(self, entry: dict[str, Any]) -> Picture:
         path = entry["name"]
         inside = path.strip("/").removeprefix(self.root.strip("/")).strip("/")
         return Picture(self.prefix + printable(inside), path, entry["size"] or 0, _time_ns(entry))
 
     def check(self) -> None:
-        if not self.fs.exists(self.root):
+        try:
+            there = self.fs.exists(self.root)
+        except Exception as error:
+            raise InputError(f"{self.location} cannot be reached: {error}") from error
+        if not there:
             raise InputError(f"{self.location} is not there as seen by {platform.node()}")
 
     def source(self, pictures: list[Picture]) -> AbstractContextManager[RemotePictures]:

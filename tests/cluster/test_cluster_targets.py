@@ -1,0 +1,224 @@
+"""What is there already and what is left, the manifest, the choice of workers, and the commands."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import fsspec
+import numpy as np
+import pyarrow.parquet
+import pytest
+from click.testing import CliRunner
+
+import ddh.index
+from ddh.cli import cli
+from ddh.cluster import Cluster, IndexTarget, Report, ShardTarget, settle_url
+from ddh.cluster.batches import Batch, cut
+from ddh.cluster.connection import connect
+from ddh.cluster.pictures import Picture
+from ddh.cluster.writing import Outcome, Rows
+from ddh.errors import DDHError, InputError, MissingDependency
+from ddh.index import FileStamp, Written
+
+BITS = 12
+
+
+def pictures(count: int) -> list[Picture]:
+    return [Picture(f"{i:03d}.png", "", 1, 1) for i in range(count)]
+
+
+def encoded(batch: Batch) -> Outcome:
+    """Codes that tell the pictures apart."""
+    codes = np.array([[int(p.key[:3]), 0] for p in batch.pictures], np.uint8)
+    stamps = [FileStamp(p.mtime_ns, p.size, "0") for p in batch.pictures]
+    return Outcome(rows=Rows([p.key for p in batch.pictures], codes, stamps))
+
+
+def shards(location: str) -> ShardTarget:
+    return ShardTarget(location, "photos", BITS, "some-model")
+
+
+def keys(folder: Path) -> list[str]:
+    return sorted(pyarrow.parquet.read_table(folder)["key"].to_pylist())
+
+
+def fill(target: ShardTarget, batches: list[Batch]) -> Report:
+    """A run of the job without workers; what was found is in the report as unchanged."""
+    report = Report()
+    for batch in batches:
+        for left in target.left(batch, report):
+            outcome = encoded(left)
+            target.done(left, outcome)
+            report.add(outcome)
+    return report
+
+
+def test_shards_hold_the_rows_and_say_whose_they_are(tmp_path):
+    target = shards(str(tmp_path / "codes"))
+    fill(target, list(cut(pictures(100), 16)))
+    target.finish()
+    target.close()
+    table = pyarrow.parquet.read_table(tmp_path / "codes").sort_by("key")
+    assert table.column_names == ["key", "code", "path", "metadata"]
+    assert table["code"].to_pylist() == [bytes([i, 0]) for i in range(100)]
+    assert table["path"].equals(table["key"])
+    facts = {"ddh.bits": "12", "ddh.bit_order": "big", "ddh.model_id": "some-model"}
+    assert (
+        facts.items() <= {k.decode(): v.decode() for k, v in table.schema.metadata.items()}.items()
+    )
+
+
+def test_a_second_run_does_what_is_left_and_clears_what_is_gone(tmp_path):
+    batches = list(cut(pictures(100), 16))
+    first = shards(str(tmp_path))
+    fill(first, batches[:3])
+    first.close()  # interrupted
+    done = sum(map(len, batches[:3]))
+    second = shards(str(tmp_path))
+    report = fill(second, batches)
+    assert (report.unchanged, report.new) == (done, 100 - done)
+    second.finish()
+    second.close()
+    assert keys(tmp_path) == [p.key for p in pictures(100)]
+
+    (tmp_path / ".codes-left-by-a-killed-writer").touch()
+    third = shards(str(tmp_path))
+    assert fill(third, list(cut(pictures(50), 16))).rows == 50
+    third.finish()
+    third.close()
+    assert keys(tmp_path) == [p.key for p in pictures(50)]
+    assert len([file for file in tmp_path.iterdir() if file.suffix != ".parquet"]) == 1
+
+
+def test_a_shard_that_was_deleted_is_made_again(tmp_path):
+    batches = list(cut(pictures(40), 16))
+    target = shards(str(tmp_path))
+    fill(target, batches)
+    target.close()
+    next(tmp_path.glob("codes-*")).unlink()
+    again = shards(str(tmp_path))
+    assert 0 < fill(again, batches).new < 40
+    assert keys(tmp_path) == [p.key for p in pictures(40)]
+
+
+def test_a_batch_that_was_cut_in_halves_is_known_by_them(tmp_path):
+    (batch,) = cut(pictures(8), 16)
+    target = shards(str(tmp_path))
+    one, two = batch.halves()
+    target.split(batch)
+    target.done(one, encoded(one))
+    target.close()
+    again, report = shards(str(tmp_path)), Report()
+    left = again.left(batch, report)
+    assert [half.pictures for half in left] == [two.pictures]
+    assert report.unchanged == len(one)
+    outcome = Outcome(skipped=[{"name": "004.png", "reason": "odd \\u2028 text"}])
+    again.done(left[0], outcome)
+    again.finish()
+    again.close()
+    assert keys(tmp_path) == [p.key for p in one.pictures]
+    last, report = shards(str(tmp_path)), Report()
+    assert last.left(batch, report) == []
+    assert report.skipped == outcome.skipped
+
+
+def test_shards_can_lie_in_an_object_store(tmp_path):
+    fs, batches = fsspec.filesystem("memory"), list(cut(pictures(40), 16))
+    target = shards("memory://codes-of-a-test")
+    assert not target.writes_here
+    for batch in batches[1:]:
+        target.writer.write(batch.id, encoded(batch).rows)  # as a worker does
+        target.done(batch, Outcome(written=Written(len(batch), 0)))
+    target.close()
+    again, report = shards("memory://codes-of-a-test"), Report()
+    assert [left.id for batch in batches for left in again.left(batch, report)] == [batches[0].id]
+    again.done(batches[0], encoded(batches[0]))
+    again.finish()
+    again.close()
+    files = fs.glob("/codes-of-a-test/*.parquet")
+    found = [k for f in files for k in pyarrow.parquet.read_table(fs.open(f))["key"].to_pylist()]
+    assert sorted(found) == [p.key for p in pictures(40)]
+    fs.rm("/codes-of-a-test", recursive=True)
+
+
+def test_an_index_keeps_metadata_and_knows_what_is_current(tmp_path):
+    location = str(tmp_path / "a.index")
+    ddh.index.open(location, bits=BITS, model_id="m").close()
+    target = IndexTarget(location, BITS, "m")
+    (batch,) = cut(pictures(8), 16)
+    target.done(batch, encoded(batch))
+    with ddh.index.open(location) as index:
+        row = index.get("003.png")
+        index.upsert([row.key], [row.code], stamps=[row.stamp], metadata=[{"album": "best"}])
+    changed = [p._replace(size=2) if p.key == "003.png" else p for p in pictures(9)]
+    report = Report()
+    (left,) = target.left(Batch(changed), report)
+    assert [p.key for p in left.pictures] == ["003.png", "008.png"]
+    assert report.unchanged == 7
+    outcome = encoded(left)
+    target.done(left, outcome)
+    assert outcome.written == Written(1, 1)
+    target.close()
+    with ddh.index.open(location) as index:
+        assert len(index) == 9
+        assert index.get("003.png").metadata == {"album": "best"}
+
+
+def test_the_pictures_of_a_url_stay_those_of_its_index(tmp_path):
+    with ddh.index.open(tmp_path / "a.index", bits=BITS) as index:
+        assert settle_url(index, "s3://bucket/photos/") == ""
+        assert settle_url(index, "s3://bucket/photos/2024") == "2024"
+        with pytest.raises(InputError, match="holds the pictures of s3://bucket/photos"):
+            settle_url(index, "s3://bucket/photos-of-others")
+        assert settle_url(index, "gs://new/photos", moved=True) == ""
+        assert settle_url(index, "gs://new/photos/a/b") == "a/b"
+
+
+@pytest.mark.parametrize(
+    ("options", "available", "workers"),
+    [
+        ({}, {"CPU": 16.0}, (16, 0)),
+        ({}, {"CPU": 16.0, "GPU": 4.0}, (4, 1)),
+        ({"gpus_per_actor": 0.5}, {"CPU": 16.0, "GPU": 4.0}, (8, 0.5)),
+        ({"gpus_per_actor": 0.0}, {"CPU": 16.0, "GPU": 4.0}, (16, 0)),
+        ({"device": "cpu"}, {"CPU": 16.0, "GPU": 4.0}, (16, 0)),
+        ({"actors": 3}, {"CPU": 16.0}, (3, 0)),
+        ({"actors": 8, "gpus_per_actor": 1.0}, {"CPU": 2.0}, (8, 1)),  # a cluster that will grow
+    ],
+)
+def test_workers_are_chosen_by_what_the_cluster_has(options, available, workers):
+    assert Cluster("auto", **options).resources(available) == workers
+
+
+def test_a_cluster_without_what_is_asked_for_is_refused():
+    with pytest.raises(InputError, match="no GPU for a worker"):
+        Cluster("auto", gpus_per_actor=1.0).resources({"CPU": 4.0})
+
+
+def refused(match: str, *arguments: object) -> None:
+    with pytest.raises(DDHError, match=match):
+        CliRunner().invoke(cli, [*map(str, arguments)], catch_exceptions=False)
+
+
+def test_commands_refuse_what_they_cannot_do(tmp_path, photos, model):
+    encode = ("encode", "s3://bucket/photos", "-m", model, "-o")
+    refused("add --ray local", *encode, tmp_path / "a.npz")
+    refused("folder of Parquet files", *encode, tmp_path / "a.npz", "--ray", "auto")
+    refused("s3fs", *encode, tmp_path / "codes", "--ray", "auto")
+    add = ("index", "add", photos / "dark" / "1", "-m", model, "-i", tmp_path / "a.index")
+    refused("--prune", *add, "--ray", "auto", "--prune")
+    refused("no Ray cluster to be reached", *add, "--ray", "127.0.0.1:1")
+
+
+def test_ray_is_not_imported_without_the_option(tmp_path, model):
+    (tmp_path / "broken.png").touch()
+    add = ["index", "add", str(tmp_path), "-m", str(model), "-i", str(tmp_path / "a.index")]
+    script = f"from ddh.cli import cli; cli({add}, standalone_mode=False)"
+    script += "; import sys; assert 'ray' not in sys.modules and 'ddh.cluster' not in sys.modules"
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_a_missing_ray_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingDependency, match=r'pip install "ddh\[ray\]"'), connect("local"):
+        pass
