@@ -1,159 +1,206 @@
-"""Approximate neighbour lists for large N, by an index of faiss, with their recall measured.
+"""Approximate neighbour lists for large N, with their recall measured and the effort set by it.
 
-Up to a million images the rows are cut into cells and some cells are searched (IVF): its work
-grows as N^1.5. Above that a graph is walked (HNSW): slower to build, but it grows as N log N.
-The effort is doubled until a sample of rows, compared with their exact lists, shows the recall
-that was asked for.
+A sample of rows is compared with its exact lists; the least effort is taken at which the sample
+shows the recall that was asked for. Features may be a mapped file: they are read in blocks and
+never held whole.
+
+On one machine `approximate_lists` does it all. Over several (Ray, or anything else) the same
+steps are: `Cells.build(space).save(folder)` and `choose_effort` once, `shard_lists` with
+`Cells.open(folder)` wherever there is a processor, for the rows a..b that it was given.
 """
 
+import time
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
 import numpy as np
+from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
-from ddh.errors import DDHWarning, MissingDependency
-from ddh.neighbours.cosine import CosineSpace
-from ddh.neighbours.exact import rank, row_candidates
-from ddh.neighbours.products import SingleProduct
+from ddh.errors import DDHWarning
+from ddh.neighbours.cosine import CosineSpace, pieces
+from ddh.neighbours.exact import rank
+from ddh.neighbours.faiss_index import Cells, NeighbourIndex, SmallWorld
 from ddh.progress import track
 
 RECALL = 0.95
-LARGEST_IVF = 1_000_000
 SAMPLE = 512
 # Rows that are searched at a time.
 ROWS = 16384
+# Candidates beyond k: the index rounds its rows, the final order is that of float64.
+SPARE = 4
+# Lists of more bytes than this go to a mapped file, where a folder is given.
+LARGE_LISTS = 1 << 30
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The effort that was chosen, the recall of the sample at it, and whether that is enough."""
+
+    effort: int
+    recall: float
+    sample: int
+    enough: bool
 
 
 @dataclass(frozen=True)
 class ApproximateLists:
-    """`lists` (N, k) int32, the recall seen on `sample` rows, and the index that found them."""
+    """`lists` (N, k) int32, the recall seen on `sample` rows, the index, and the seconds it took.
+
+    `index` names the kind and the effort; `seconds` are those to build, to choose and to search.
+    """
 
     lists: NDArray[np.int32]
     recall: float
     sample: int
     index: str
+    seconds: dict[str, float]
 
 
 def approximate_lists(
-    space: CosineSpace, k: int, *, recall: float = RECALL, graph: bool | None = None
+    space: CosineSpace,
+    k: int,
+    *,
+    recall: float = RECALL,
+    graph: bool = False,
+    folder: Path | None = None,
 ) -> ApproximateLists:
-    """Lists by IVF or (with `graph`) HNSW, by default chosen by size; best first, as found.
+    """Lists by cells (IVF) or, with `graph`, by HNSW; best first.
 
-    Warns when even the largest effort stays below `recall`. Memory: the features twice more as
-    float32, and for HNSW 400 bytes an image.
+    Warns when even the largest effort stays below `recall`. Memory: 2 N d bytes for the index
+    and 4 N k for the lists; with `folder` both are mapped files there when they are large.
     """
-    product = SingleProduct(space, np.arange(len(space), dtype=np.int32))
-    index = _Graph(product.units) if _wants_graph(graph, len(space)) else _Cells(product.units)
+    clock = [time.perf_counter()]
+    index: NeighbourIndex = SmallWorld(space) if graph else Cells.build(space, folder)
+    clock.append(time.perf_counter())
+    choice = choose_effort(space, index, k, recall)
+    clock.append(time.perf_counter())
+    lists = _room(len(space), k, folder)
+    for start in track(range(0, len(space), ROWS), "Neighbours", unit="block"):
+        stop = min(start + ROWS, len(space))
+        lists[start:stop] = shard_lists(space, index, start, stop, k, choice.effort)
+    clock.append(time.perf_counter())
+    seconds = dict(zip(("build", "choose", "search"), np.diff(clock).tolist(), strict=True))
+    name = f"{index.name}, {choice.effort} of {index.last_effort}"
+    return ApproximateLists(lists, choice.recall, choice.sample, name, seconds)
+
+
+def shard_lists(
+    space: CosineSpace, index: NeighbourIndex, start: int, stop: int, k: int, effort: int
+) -> NDArray[np.int32]:
+    """The lists of the rows start..stop, (stop - start, k) int32, best first.
+
+    This is the unit of work of a cluster: `index` may come from `Cells.open`, and `space` may be
+    `CosineSpace(np.load(file, mmap_mode="r"), mean, squares)` with the `mean` and `squares` of
+    the `cosine_space` that the index was built from. Rows for which the index finds fewer
+    than k get exact lists. Memory: about 100 MB, and 12 k + 8 d bytes a row of the shard.
+    """
+    parts = []
+    for at in range(start, stop, ROWS):
+        rows = np.arange(at, min(at + ROWS, stop), dtype=np.int32)
+        parts.append(_search(space, index, rows, k, effort))
+    return np.concatenate(parts)
+
+
+def choose_effort(
+    space: CosineSpace, index: NeighbourIndex, k: int, recall: float = RECALL
+) -> Choice:
+    """The least effort, up to a seventh, whose lists reach `recall` on a sample of rows."""
     rows = np.sort(np.random.default_rng(0).permutation(len(space))[:SAMPLE]).astype(np.int32)
-    exact = _exact(space, product, rows, k)
-    effort, seen = index.first_effort, 0.0
-    while True:
-        seen = _recall(exact, _search(space, index, product, rows, k, effort))
-        if seen >= recall or effort >= index.last_effort:
-            break
-        effort = min(2 * effort, index.last_effort)
+    exact = exact_rows(space, rows, k)
+    kth = space.order_keys(rows, exact[:, -1])
+
+    def reached(effort: int) -> float:
+        found = _search(space, index, rows, k, effort)
+        keys = space.order_keys(np.repeat(rows, k), found.ravel()).reshape(found.shape)
+        # by cosine and not by name: of equal pictures any is right
+        return float((keys >= kth[:, None]).mean())
+
+    low, high = 0, min(index.first_effort, index.last_effort)
+    seen = reached(high)
+    while seen < recall and high < index.last_effort:
+        low, high = high, min(2 * high, index.last_effort)
+        seen = reached(high)
+    while seen >= recall and high - low > max(1, high // 7):
+        middle = (low + high) // 2
+        tried = reached(middle)
+        if tried >= recall:
+            high, seen = middle, tried
+        else:
+            low = middle
     if seen < recall:
         warnings.warn(
-            f"approximate neighbours reach a recall of {seen:.3f} only; "
-            "use exact ones, or fewer neighbours",
+            f"approximate neighbours reach a recall of {seen:.3f} only, {recall:g} was asked "
+            "for; use exact ones, or fewer neighbours",
             DDHWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
-    parts = [
-        _search(space, index, product, np.arange(at, min(at + ROWS, len(space))), k, effort)
-        for at in track(range(0, len(space), ROWS), "Neighbours", unit="block")
-    ]
-    return ApproximateLists(np.concatenate(parts), seen, len(rows), f"{index.name}, {effort}")
+    return Choice(high, seen, len(rows), seen >= recall)
 
 
-def _wants_graph(graph: bool | None, images: int) -> bool:
-    return images > LARGEST_IVF if graph is None else graph
+def exact_rows(space: CosineSpace, rows: NDArray[np.int32], k: int) -> NDArray[np.int32]:
+    """Exact lists of some rows, against blocks of all of them.
+
+    Memory: len(rows) times a block of rows in float32.
+    """
+    units = space.unit_rows(rows).astype(np.float32)
+    kept = min(k + 2 * SPARE + k // 2, len(space) - 1)
+    held = _Held(len(rows), kept)
+    for block in pieces(len(space), max(space.dimensions, len(rows))):
+        tile = units @ space.unit_rows(block).astype(np.float32).T
+        inside = np.flatnonzero((rows >= block.start) & (rows < block.stop))
+        tile[inside, rows[inside] - block.start] = -np.inf
+        held.take(tile, block.start)
+    return rank(space, rows[held.row], held.column, k)
 
 
-def _faiss() -> Any:
-    try:
-        import faiss
-    except ImportError as error:
-        raise MissingDependency(
-            "approximate neighbours need faiss (pip install faiss-cpu); exact ones do not"
-        ) from error
-    return faiss
+class _Held:
+    """The best columns of each row so far, while tiles of cosines go by."""
 
+    def __init__(self, rows: int, kept: int) -> None:
+        self.kept = kept
+        self.threshold = np.full(rows, -np.inf, np.float32)
+        self.row, self.column = np.empty(0, np.int64), np.empty(0, np.int32)
+        self.value = np.empty(0, np.float32)
 
-class _Cells:
-    """Rows in about 2 sqrt(N) cells around centres; the effort is the number of cells searched."""
-
-    name = "IVF"
-    first_effort = 4
-
-    def __init__(self, units: NDArray[np.float32]) -> None:
-        faiss = _faiss()
-        images, dimensions = units.shape
-        cells = max(1, min(int(2 * images**0.5), images // 40))
-        centres = faiss.IndexFlatIP(dimensions)
-        self.index = faiss.IndexIVFFlat(centres, dimensions, cells, faiss.METRIC_INNER_PRODUCT)
-        self.index.cp.niter = 5
-        self.index.cp.max_points_per_centroid = 64
-        self.index.cp.min_points_per_centroid = 1
-        self.index.train(units)
-        self.index.add(units)
-        self.last_effort = cells
-
-    def search(self, queries: NDArray[np.float32], k: int, effort: int) -> NDArray[np.int64]:
-        self.index.nprobe = effort
-        return self.index.search(queries, k)[1]
-
-
-class _Graph:
-    """A graph of small worlds; the effort is the number of candidates kept while walking it."""
-
-    name = "HNSW"
-    first_effort = 32
-    last_effort = 1024
-
-    def __init__(self, units: NDArray[np.float32]) -> None:
-        faiss = _faiss()
-        self.index = faiss.IndexHNSWFlat(units.shape[1], 24, faiss.METRIC_INNER_PRODUCT)
-        self.index.hnsw.efConstruction = 80
-        self.index.add(units)
-
-    def search(self, queries: NDArray[np.float32], k: int, effort: int) -> NDArray[np.int64]:
-        self.index.hnsw.efSearch = max(effort, k)
-        return self.index.search(queries, k)[1]
+    def take(self, tile: NDArray[np.float32], start: int) -> None:
+        if not len(self.row) and tile.shape[1] > self.kept:
+            self.threshold = np.partition(tile, -self.kept, axis=1)[:, -self.kept]
+        i, j = np.nonzero(tile >= self.threshold[:, None])
+        row = np.concatenate([self.row, i])
+        column = np.concatenate([self.column, (j + start).astype(np.int32)])
+        value = np.concatenate([self.value, tile[i, j]])
+        order = np.lexsort((column, -value, row))
+        row, column, value = row[order], column[order], value[order]
+        starts = np.searchsorted(row, np.arange(len(self.threshold)))
+        best = np.arange(len(row)) - starts[row] < self.kept
+        self.row, self.column, self.value = row[best], column[best], value[best]
+        last = np.searchsorted(self.row, np.arange(1, len(self.threshold) + 1)) - 1
+        full = np.bincount(self.row, minlength=len(self.threshold)) == self.kept
+        self.threshold[full] = self.value[last[full]]
 
 
 def _search(
-    space: CosineSpace,
-    index: _Cells | _Graph,
-    product: SingleProduct,
-    rows: NDArray[np.integer],
-    k: int,
-    effort: int,
+    space: CosineSpace, index: NeighbourIndex, rows: NDArray[np.int32], k: int, effort: int
 ) -> NDArray[np.int32]:
     """Lists of some rows, ordered exactly; rows for which too few were found get exact lists."""
-    rows = rows.astype(np.int32)
-    found = index.search(product.units[rows], k + 1, effort)
+    asked = min(k + 1 + SPARE, len(space))
+    found = index.search(space.unit_rows(rows).astype(np.float32), asked, effort)
     others = (found >= 0) & (found != rows[:, None])
-    # where the row itself was not found, the last of the k + 1 is one too many
-    others &= np.cumsum(others, axis=1) <= k
-    enough = others.sum(axis=1) == k
+    enough = others.sum(axis=1) >= k
     lists = np.empty((len(rows), k), np.int32)
     if enough.any():
-        members = found[enough][others[enough]].astype(np.int32)
-        lists[enough] = rank(space, np.repeat(rows[enough], k), members, k)
-    if not enough.all():
-        lists[~enough] = _exact(space, product, rows[~enough], k)
+        owner = np.repeat(rows[enough], others[enough].sum(axis=1))
+        lists[enough] = rank(space, owner, found[enough][others[enough]].astype(np.int32), k)
+    short = np.flatnonzero(~enough)
+    for at in range(0, len(short), SAMPLE):
+        part = short[at : at + SAMPLE]
+        lists[part] = exact_rows(space, rows[part], k)
     return lists
 
 
-def _exact(
-    space: CosineSpace, product: SingleProduct, rows: NDArray[np.int32], k: int
-) -> NDArray[np.int32]:
-    return np.concatenate([rank(space, i, j, k) for i, j in row_candidates(product, rows, k)])
-
-
-def _recall(exact: NDArray[np.int32], found: NDArray[np.int32]) -> float:
-    """The share of the exact neighbours that were found."""
-    return float((exact[:, :, None] == found[:, None, :]).any(axis=2).mean())
+def _room(images: int, k: int, folder: Path | None) -> NDArray[np.int32]:
+    if folder is None or 4 * images * k <= LARGE_LISTS:
+        return np.empty((images, k), np.int32)
+    return open_memmap(folder / "lists.npy", "w+", np.int32, (images, k))

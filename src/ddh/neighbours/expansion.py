@@ -1,5 +1,6 @@
 """Pairwise labels from features or from neighbour lists: the whole of Alg. 1 (paper 2.1)."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,9 +9,11 @@ from scipy import sparse
 
 from ddh.errors import InputError
 from ddh.neighbours import overlap_compiled, overlap_scipy
+from ddh.neighbours.approximate import RECALL, approximate_lists
+from ddh.neighbours.approximation import Approximation, judge
 from ddh.neighbours.cosine import CosineSpace, cosine_space
 from ddh.neighbours.native import loops
-from ddh.neighbours.nearest import nearest_in
+from ddh.neighbours.nearest import check_k, nearest_in
 from ddh.neighbours.overlap import membership
 
 # Overlaps are counted in 16 bits; the image itself is one of the members.
@@ -25,6 +28,8 @@ def pairwise_labels(
     centre: bool = False,
     device: Any = None,
     approximate: bool = False,
+    recall: float = RECALL,
+    folder: Path | None = None,
     mutual: bool = False,
     min_overlap: int = 1,
 ) -> sparse.csr_array:
@@ -34,8 +39,29 @@ def pairwise_labels(
     s_ij = -1. Memory: that of `knn`, then about 15 bytes for each entry of S; never N x N.
     """
     space = cosine_space(features, centre=centre)
-    lists, _ = nearest_in(space, k1, device=device, approximate=approximate)
+    how: dict[str, Any] = {"approximate": approximate, "recall": recall, "folder": folder}
+    lists, _ = nearest_in(space, k1, device=device, **how)
     return expand_in(space, lists, k2, mutual=mutual, min_overlap=min_overlap)
+
+
+def approximate_labels(
+    features: ArrayLike,
+    k1: int = 15,
+    k2: int = 6,
+    *,
+    centre: bool = False,
+    recall: float = RECALL,
+    folder: Path | None = None,
+) -> tuple[sparse.csr_array, Approximation]:
+    """S from approximate neighbours, and a report of what the approximation cost.
+
+    Features may be a mapped file of any size: they are read in blocks. With `folder` a large
+    index and large lists are mapped files there. Memory: that of `knn` and of `expand`.
+    """
+    space = cosine_space(features, centre=centre)
+    found = approximate_lists(space, check_k(k1, len(space)), recall=recall, folder=folder)
+    S = expand_in(space, found.lists, k2)
+    return S, judge(space, found, k2, recall)
 
 
 def expand(

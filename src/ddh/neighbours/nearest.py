@@ -1,14 +1,15 @@
 """The first ranking of Alg. 1: the K1 nearest images of every image by cosine."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ddh.errors import InputError
-from ddh.neighbours import approximate as faiss_lists
 from ddh.neighbours import exact
+from ddh.neighbours.approximate import RECALL, approximate_lists
 from ddh.neighbours.cosine import CosineSpace, cosine_space
 
 
@@ -31,6 +32,8 @@ def knn(
     centre: bool = False,
     device: Any = None,
     approximate: bool = False,
+    recall: float = RECALL,
+    folder: Path | None = None,
 ) -> NDArray[np.int32]:
     """The k nearest rows of every row by cosine, best first, as int32 (N, k).
 
@@ -38,12 +41,15 @@ def knn(
     everything. The lists are those of float64 arithmetic, equal rows included. `features` may
     be of any real type and memory-mapped; `centre` subtracts their mean first; `device` may
     name a GPU ("cuda"). `approximate` trades exactness for time at large N: an index of faiss,
-    searched with enough effort for a recall of 0.95 on a sample, which is checked.
+    searched with enough effort for a `recall` on a sample, which is checked; with `folder` a large
+    index and large lists are mapped files there.
 
-    Memory: features once more as float32, 56 k + 600 bytes an image, and some tiles.
+    Memory: features once more as float32, 56 k + 600 bytes an image, and some tiles; with
+    `approximate`, features once more as float16 and 4 k bytes an image, or with `folder` 2 GB.
     """
     space = cosine_space(features, centre=centre)
-    return nearest_in(space, k, device=device, approximate=approximate)[0]
+    how: dict[str, Any] = {"approximate": approximate, "recall": recall, "folder": folder}
+    return nearest_in(space, k, device=device, **how)[0]
 
 
 def nearest(
@@ -53,22 +59,31 @@ def nearest(
     centre: bool = False,
     device: Any = None,
     approximate: bool = False,
+    recall: float = RECALL,
+    folder: Path | None = None,
 ) -> NearestLists:
     """As `knn`, with the cosines of the lists and their recall."""
     space = cosine_space(features, centre=centre)
-    lists, recall = nearest_in(space, k, device=device, approximate=approximate)
+    how: dict[str, Any] = {"approximate": approximate, "recall": recall, "folder": folder}
+    lists, reached = nearest_in(space, k, device=device, **how)
     i = np.repeat(np.arange(len(space), dtype=np.int32), k)
     similarities = space.similarities(i, lists.ravel()).astype(np.float32)
-    return NearestLists(lists, similarities.reshape(lists.shape), recall)
+    return NearestLists(lists, similarities.reshape(lists.shape), reached)
 
 
 def nearest_in(
-    space: CosineSpace, k: int, *, device: Any = None, approximate: bool = False
+    space: CosineSpace,
+    k: int,
+    *,
+    device: Any = None,
+    approximate: bool = False,
+    recall: float = RECALL,
+    folder: Path | None = None,
 ) -> tuple[NDArray[np.int32], float]:
     """The lists of a prepared space and their recall."""
     k = check_k(k, len(space))
     if approximate:
-        found = faiss_lists.approximate_lists(space, k)
+        found = approximate_lists(space, k, recall=recall, folder=folder)
         return found.lists, found.recall
     return exact.exact_lists(space, k, device=device), 1.0
 

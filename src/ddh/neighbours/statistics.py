@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from ddh.errors import InputError
+from ddh.neighbours.approximation import Approximation
 from ddh.neighbours.cosine import cosine_space
 from ddh.neighbours.expansion import check_lists, expand_in
 from ddh.neighbours.groups import label_groups
@@ -50,6 +51,7 @@ class GraphStatistics:
     hubs: Hubs | None = None
     first_precision: float | None = None
     precision: float | None = None
+    approximation: Approximation | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and lists, ready for JSON."""
@@ -77,6 +79,8 @@ class GraphStatistics:
             lines.append(f"precision    {self.first_precision:.3f} in the first stage")
         if self.precision is not None:
             lines.append(f"precision    {self.precision:.3f} in S")
+        if self.approximation is not None:
+            lines.append(str(self.approximation))
         return "\n".join(lines)
 
 
@@ -91,10 +95,17 @@ class PrecisionPoint:
 
 
 def statistics(
-    S: sparse.csr_array, labels: ArrayLike | None = None, *, lists: ArrayLike | None = None
+    S: sparse.csr_array,
+    labels: ArrayLike | None = None,
+    *,
+    lists: ArrayLike | None = None,
+    approximation: Approximation | None = None,
 ) -> GraphStatistics:
     """Figures of S; with first-stage `lists` also its hubs, with `labels` (classes or a 0/1
-    matrix) also its precision. Memory: some numbers an image, and PAIRS pairs at a time."""
+    matrix) also its precision; `approximation` is the report of `approximate_labels`.
+
+    Memory: some numbers an image, and PAIRS pairs at a time.
+    """
     S = sparse.csr_array(S)
     images = S.shape[0]
     if images == 0 or S.shape[1] != images:
@@ -120,6 +131,7 @@ def statistics(
         if known is None or first is None
         else known.precision(graph_of(first)),
         precision=None if known is None else known.precision(S),
+        approximation=approximation,
     )
 
 

@@ -1,6 +1,7 @@
 """From features (or pictures) to a hashing layer: labels, memory, training, folding."""
 
 import hashlib
+import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -14,7 +15,7 @@ from torch import Tensor
 from ddh.backbones import Backbone
 from ddh.errors import InputError
 from ddh.images import ImageSource
-from ddh.neighbours import label_groups, pairwise_labels, statistics
+from ddh.neighbours import approximate_labels, label_groups, pairwise_labels, statistics
 from ddh.objective import GraphPositives, GroupPositives, PairMemory, Positives
 from ddh.training import network, sharding
 from ddh.training.device import choose
@@ -148,18 +149,18 @@ def _positives(
             return GroupPositives(groups, device), summary
         return ShardedGroups(groups, shard, device), summary
     if shard.alone:
-        graph = _graph(data, settings, device, approximate, folder, resume)
-        return GraphPositives(graph, device), statistics(graph).to_dict()
+        graph, summary = _graph(data, settings, device, approximate, folder, resume)
+        return GraphPositives(graph, device), summary
     if folder is None:
         raise InputError("several processes need a work folder that all of them see")
 
     def hand_out() -> dict[str, Any]:
         """The first process makes the graph, and a file with the rows of each process."""
-        graph = _graph(data, settings, device, approximate, folder, resume)
+        graph, summary = _graph(data, settings, device, approximate, folder, resume)
         for rank in range(shard.processes.size):
             rows = shard.processes.shard(shard.total, rank)
             sparse.save_npz(_part(folder, rank), graph[rows], compressed=False)
-        return statistics(graph).to_dict()
+        return summary
 
     summary = shard.processes.once(hand_out)
     rows = sparse.csr_array(sparse.load_npz(_part(folder, shard.processes.rank)))
@@ -177,28 +178,29 @@ def _graph(
     approximate: bool,
     folder: Path | None,
     resume: bool,
-) -> sparse.csr_array:
-    """S by Alg. 1, or from the folder where an interrupted run left it."""
+) -> tuple[sparse.csr_array, dict[str, Any]]:
+    """S by Alg. 1 and its figures, or from the folder where an interrupted run left them."""
     saved = None
     if folder is not None:
         exact = "approximate" if approximate else "exact"
         saved = folder / f"graph-{settings.k1}-{settings.k2}-{settings.centre}-{exact}.npz"
     if saved is not None and resume and saved.is_file():
-        return sparse.csr_array(sparse.load_npz(saved))
+        graph = sparse.csr_array(sparse.load_npz(saved))
+        return graph, json.loads(saved.with_suffix(".json").read_text())
     values = data.features.values if data.label_features is None else data.label_features
-    graph = pairwise_labels(
-        values,
-        settings.k1,
-        settings.k2,
-        centre=settings.centre,
-        device="cuda" if device.type == "cuda" else None,
-        approximate=approximate,
-    )
+    k1, k2, centre, report = settings.k1, settings.k2, settings.centre, None
+    if approximate:
+        graph, report = approximate_labels(values, k1, k2, centre=centre, folder=folder)
+    else:
+        gpu = "cuda" if device.type == "cuda" else None
+        graph = pairwise_labels(values, k1, k2, centre=centre, device=gpu)
+    summary = statistics(graph, approximation=report).to_dict()
     if saved is not None:
+        saved.with_suffix(".json").write_text(json.dumps(summary))
         part = saved.with_name(".part.npz")
         sparse.save_npz(part, graph)
         part.replace(saved)
-    return graph
+    return graph, summary
 
 
 def _add_network(

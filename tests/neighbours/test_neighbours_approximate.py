@@ -1,0 +1,120 @@
+"""Approximate lists: out of core, in shards, with a report that is true."""
+
+import numpy as np
+import pytest
+
+from ddh.errors import DDHWarning, InputError
+from ddh.neighbours import (
+    Cells,
+    CosineSpace,
+    approximate,
+    approximate_labels,
+    approximation,
+    cosine,
+    cosine_space,
+    expand,
+    faiss_index,
+    knn,
+    pairwise_labels,
+    shard_lists,
+    statistics,
+)
+from ddh.neighbours.approximate import ApproximateLists, approximate_lists, choose_effort
+
+
+@pytest.fixture(scope="module")
+def X():
+    rng = np.random.default_rng(0)
+    centres = rng.standard_normal((20, 24))
+    rows = centres[rng.integers(0, 20, 4000)] + rng.standard_normal((4000, 24))
+    return rows.astype(np.float16)
+
+
+def test_exact_rows_are_the_exact_lists(X, monkeypatch):
+    monkeypatch.setattr(cosine, "PIECE", 24 * 300)
+    rows = np.array([0, 7, 299, 300, 1999, 3999], np.int32)
+    np.testing.assert_array_equal(
+        approximate.exact_rows(cosine_space(X), rows, 12), knn(X, 12)[rows]
+    )
+    few = np.arange(5, dtype=np.int32)
+    np.testing.assert_array_equal(
+        approximate.exact_rows(cosine_space(X[:5]), few, 4), knn(X[:5], 4)
+    )
+
+
+def test_mapped_features_in_parts_give_what_memory_gives(X, tmp_path, monkeypatch):
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    inside = approximate_lists(cosine_space(X, centre=True), 10)
+    monkeypatch.setattr(faiss_index, "PART_BYTES", 2 * 24 * 1500)
+    monkeypatch.setattr(approximate, "LARGE_LISTS", 1000)
+    found = approximate_lists(cosine_space(mapped, centre=True), 10, folder=tmp_path)
+    assert isinstance(found.lists, np.memmap)
+    assert len(list(tmp_path.glob("cells-*.faiss"))) == 3
+    np.testing.assert_array_equal(found.lists, inside.lists)
+    assert found.recall == inside.recall >= 0.95
+
+
+def test_shards_of_a_saved_index_are_rows_of_the_whole(X, tmp_path):
+    space = cosine_space(X, centre=True)
+    index = Cells.build(space)
+    effort = choose_effort(space, index, 10).effort
+    index.save(tmp_path / "index")
+    np.save(tmp_path / "X.npy", X)
+    # what another machine does, from files and from the little that it is told
+    there = CosineSpace(np.load(tmp_path / "X.npy", mmap_mode="r"), space.mean, space.squares)
+    opened = Cells.open(tmp_path / "index")
+    shards = [shard_lists(there, opened, a, b, 10, effort) for a, b in [(0, 1300), (1300, 4000)]]
+    np.testing.assert_array_equal(np.concatenate(shards), approximate_lists(space, 10).lists)
+    with pytest.raises(InputError, match="no index"):
+        Cells.open(tmp_path)
+
+
+def test_of_equal_pictures_any_is_a_neighbour():
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((30, 8)).astype(np.float32)[rng.integers(0, 30, 1200)]
+    X[:40] = 0  # their cosine with everything is 0
+    found = approximate_lists(cosine_space(X), 5)
+    assert found.recall >= 0.95
+    members = np.arange(40, 1200)
+    assert (X[found.lists[members]] == X[members, None]).all(axis=2).mean() > 0.95
+
+
+def test_the_effort_is_no_larger_than_needed(X):
+    space = cosine_space(X)
+    index = Cells.build(space)
+    chosen = choose_effort(space, index, 10, 0.9)
+    more = choose_effort(space, index, 10, 0.99)
+    assert chosen.recall >= 0.9
+    assert more.recall >= 0.99
+    assert chosen.effort < more.effort
+    with pytest.warns(DDHWarning, match=r"1\.01 was asked for"):
+        assert not choose_effort(space, index, 10, 1.01).enough
+
+
+def test_the_report_tells_how_far_labels_are_the_exact_ones(X):
+    S, report = approximate_labels(X, 10, 4, recall=0.9)
+    assert (pairwise_labels(X, 10, 4, approximate=True, recall=0.9) != S).nnz == 0
+    exact = pairwise_labels(X, 10, 4)
+    common = S.multiply(exact).nnz
+    # the report counts on 24 rows, before S is made symmetric
+    assert report.label_recall == pytest.approx(common / exact.nnz, abs=0.1)
+    assert report.label_precision == pytest.approx(common / S.nnz, abs=0.1)
+    assert report.recall < 1
+    assert "of the exact labels" in str(statistics(S, approximation=report))
+    assert statistics(S, approximation=report).to_dict()["approximation"]["index"] == report.index
+
+
+def test_the_report_on_exact_lists_is_perfect(X, monkeypatch):
+    space, lists = cosine_space(X), knn(X, 10)
+    found = ApproximateLists(lists, 1.0, 512, "exact", {"search": 1.0})
+    monkeypatch.setattr(approximation, "BLOCK", 700)
+    report = approximation.judge(space, found, 4, 0.95)
+    assert report.label_recall == report.label_precision == 1
+    # and the labels it makes for a row are those of the expansion, before or after `or`
+    rows = np.array([3, 1500], np.int32)
+    S = expand(lists, 4, X).toarray()
+    for i, (made, _) in zip(
+        rows, approximation._labels_both_ways(space, lists, rows, 4, 1), strict=True
+    ):
+        assert made <= set(np.flatnonzero(S[i]).tolist())
