@@ -15,7 +15,7 @@ import ddh.index
 from ddh.images import digits
 
 BITS = 32
-SIDE = 96  # of the files; the digits themselves are 8 x 8
+SIDE = 160  # of the files; the digits themselves are 8 x 8
 START_SECONDS = 60
 
 
@@ -41,7 +41,7 @@ def collect_digits(folder: Path, count: int, epochs: int) -> Collected:
     for key, pixels in zip(keys, data.images.pixels[..., 0], strict=False):
         path = root / key
         path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(pixels).resize((SIDE, SIDE), Image.Resampling.BICUBIC).save(path)
+        Image.fromarray(pixels).resize((SIDE, SIDE), Image.Resampling.NEAREST).save(path)
     files = [str(root / key) for key in keys]
     model = DDH(bits=BITS, size=32, epochs=epochs, random_state=0).fit(files)
     model.save(folder / "digits.ddh")

@@ -27,7 +27,7 @@ def test_groups_side_by_side_with_one_to_keep(page):
     expect(first.locator(".kept .badge")).to_have_text("keep")
     assert first.locator(".kept").count() == 1
     expect(first.locator(".member:not(.kept)").first).to_contain_text("same code")
-    expect(first.locator(".member").first).to_contain_text("96 × 96")
+    expect(first.locator(".member").first).to_contain_text("160 × 160")
 
 
 def test_radius_finds_more(page):

@@ -135,7 +135,7 @@ export class DuplicatesView {
 
   group(group) {
     const number = this.shown.indexOf(group) + 1;
-    return h("section", { class: `group of-${Math.min(4, group.items.length)}`, "aria-label": `Group ${number}, ${group.items.length} pictures` },
+    return h("section", { class: `group of-${group.items.length <= 3 ? group.items.length : "many"}`, "aria-label": `Group ${number}, ${group.items.length} pictures` },
       h("ul", { role: "list" }, group.items.map((item, index) => this.member(group, item, index))));
   }
 

@@ -66,7 +66,7 @@ export function listenToHands(canvas, scatter, told) {
     if (event.key in moves) scatter.pan(...moves[event.key]);
     else if (event.key === "+" || event.key === "=") zoom(CLOSER);
     else if (event.key === "-" || event.key === "_") zoom(1 / CLOSER);
-    else if (event.key === "0") scatter.look(0, 0, 1);
+    else if (event.key === "0") scatter.look(...scatter.home());
     else if (event.key === "Enter") { told.enter(); return; }
     else if (event.key === "Escape") { told.out(); return; }
     else return;

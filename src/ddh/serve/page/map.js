@@ -21,7 +21,7 @@ export class MapView {
     this.canvas = h("canvas", { class: "map-canvas", tabindex: "0", role: "application",
       "aria-label": "Map of the collection. Arrow keys move, plus and minus zoom, 0 shows all, Enter searches from the picture in the middle.",
       "aria-describedby": "map-said" });
-    this.scatter = new Scatter(this.canvas, (context, ratio) => this.drawNames(context, ratio));
+    this.scatter = new Scatter(this.canvas, (context, ratio) => this.drawAbove(context, ratio));
     this.build();
     listenToHands(this.canvas, this.scatter, {
       over: (x, y) => this.point(this.at(x, y, NEAR)),
@@ -99,6 +99,7 @@ export class MapView {
     this.words.replaceChildren();
     this.status.textContent = `${(this.xy.length / 2).toLocaleString()} pictures`;
     this.offer(state.colours);
+    this.scatter.covered = this.tools.offsetWidth < this.canvas.clientWidth / 2 ? this.tools.offsetLeft + this.tools.offsetWidth : 0;
     this.scatter.setPoints(this.xy);
   }
 
@@ -188,12 +189,26 @@ export class MapView {
     this.scatter.setColours(pixels, pixel(themeColour("--paper")), this.lit === null ? null : faint);
   }
 
-  /** The names of the categories where most of their pictures lie. */
-  drawNames(context, ratio) {
-    const { names, centres: spots } = this.shades ?? {};
-    if (!spots?.length || names.length > NAMED) return;
+  /** What lies on top of the dots: names where most pictures of a category lie, a ring where one points. */
+  drawAbove(context, ratio) {
+    const { names, centres: spots } = this.shades;
     context.save();
     context.scale(ratio, ratio);
+    if (names.length <= NAMED) this.drawNames(context, names, spots);
+    if (this.pointed >= 0) this.drawRing(context, ...this.scatter.toScreen(this.xy[2 * this.pointed], this.xy[2 * this.pointed + 1]));
+    context.restore();
+  }
+
+  drawRing(context, x, y) {
+    context.lineWidth = 2.5;
+    context.strokeStyle = this.ink.text;
+    context.beginPath();
+    context.arc(x, y, this.scatter.radius() + 4, 0, 2 * Math.PI);
+    context.stroke();
+  }
+
+  /** A name that would lie on another one is left out; closer by there is room for it. */
+  drawNames(context, names, spots) {
     context.font = "600 13px system-ui, sans-serif";
     context.textAlign = "center";
     context.textBaseline = "middle";
@@ -201,13 +216,16 @@ export class MapView {
     context.lineWidth = 4;
     context.strokeStyle = this.ink.halo;
     context.fillStyle = this.ink.text;
+    const drawn = [];
     names.forEach((name, i) => {
       if (!spots[i] || (this.lit !== null && this.lit !== i)) return;
       const [x, y] = this.scatter.toScreen(...spots[i]);
+      const half = context.measureText(name).width / 2 + 4;
+      if (drawn.some((other) => Math.abs(other.y - y) < 18 && Math.abs(other.x - x) < other.half + half)) return;
+      drawn.push({ x, y, half });
       context.strokeText(name, x, y);
       context.fillText(name, x, y);
     });
-    context.restore();
   }
 
   at(x, y, within) {
@@ -223,6 +241,7 @@ export class MapView {
       return;
     }
     this.pointed = i;
+    this.scatter.ask();
     this.canvas.classList.toggle("pointing", i >= 0);
     if (i < 0) {
       this.tip.hidden = true;

@@ -3,7 +3,7 @@
 const MARGIN = 12; // pixels round the image, so that a dot at the edge needs no test of its own
 const COVER = 0.03; // part of the canvas that the dots cover together, before they are clipped to a size
 const SMALLEST = 1.1, LARGEST = 5; // radius of a dot, in CSS pixels
-const AROUND = 1.12; // the first look leaves this much air
+const AIR = 36; // CSS pixels round the points at the first look
 const DEEPEST = 400; // times closer than the first look
 const GLIDE = 160; // ms of a step by key or button
 
@@ -26,6 +26,18 @@ function disc(radius, stride) {
   return { solid: Int32Array.from(solid), edge: Int32Array.from(edge), cover: Int32Array.from(cover) };
 }
 
+/** The middle and the size of the box that holds all points. */
+function boundsOf(xy) {
+  let [left, right, top, bottom] = [Infinity, -Infinity, Infinity, -Infinity];
+  for (let i = 0; i < xy.length; i += 2) {
+    left = Math.min(left, xy[i]);
+    right = Math.max(right, xy[i]);
+    top = Math.min(top, xy[i + 1]);
+    bottom = Math.max(bottom, xy[i + 1]);
+  }
+  return { x: (left + right) / 2, y: (top + bottom) / 2, width: right - left || 1, height: bottom - top || 1 };
+}
+
 export class Scatter {
   /** above(context, toScreen) draws what lies on top of the dots. */
   constructor(canvas, above) {
@@ -33,6 +45,8 @@ export class Scatter {
     this.context = canvas.getContext("2d", { alpha: false });
     this.above = above;
     this.xy = new Float32Array(0);
+    this.bounds = { x: 0, y: 0, width: 2, height: 2 };
+    this.covered = 0; // CSS pixels on the left that lie under something else
     this.centre = { x: 0, y: 0 };
     this.zoom = 1;
     new ResizeObserver(() => this.resize()).observe(canvas);
@@ -41,7 +55,8 @@ export class Scatter {
   setPoints(xy) {
     this.xy = xy;
     this.places = new Int32Array(xy.length / 2);
-    this.reset();
+    this.bounds = boundsOf(xy);
+    this.look(...this.home());
   }
 
   /** colours: a pixel for each point; those equal to faint are drawn below the others. */
@@ -61,12 +76,23 @@ export class Scatter {
     this.image = new ImageData(this.stride, this.canvas.height + 2 * MARGIN);
     this.pixels = new Uint32Array(this.image.data.buffer);
     this.dots = new Map();
+    if (this.zoom === 1) this.look(...this.home());
     this.draw(); // at once: a canvas that was resized is blank
   }
 
-  /** Pixels of the canvas for one unit of the layout. */
+  /** Pixels of the canvas for one unit of the layout; without zoom all points are in view. */
   scale() {
-    return (Math.min(this.canvas.width, this.canvas.height) / 2 / AROUND) * this.zoom;
+    const { width, height } = this.canvas;
+    const air = 2 * AIR * this.ratio;
+    const free = width - this.covered * this.ratio;
+    return Math.max(1, Math.min((free - air) / this.bounds.width, (height - air) / this.bounds.height)) * this.zoom;
+  }
+
+  /** The first look: x, y of the centre and the zoom. */
+  home() {
+    const { x, y } = this.bounds;
+    const aside = this.pixels ? (this.covered * this.ratio) / 2 / (this.scale() / this.zoom) : 0;
+    return [x - aside, y, 1];
   }
 
   radius() {
@@ -153,13 +179,15 @@ export class Scatter {
   }
 
   look(x, y, zoom) {
-    this.centre = { x: Math.max(-1, Math.min(1, x)), y: Math.max(-1, Math.min(1, y)) };
+    const { bounds } = this;
+    const near = (value, middle, size) => Math.max(middle - size, Math.min(middle + size, value));
+    this.centre = { x: near(x, bounds.x, bounds.width), y: near(y, bounds.y, bounds.height) };
     this.zoom = zoom;
     this.ask();
   }
 
   reset() {
-    this.glide(0, 0, 1);
+    this.glide(...this.home());
   }
 
   /** Go to a look smoothly, or at once for those who want no motion. */
