@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import sparse
 from torch import Tensor
 
 from ddh.backbones import Backbone
@@ -19,6 +20,7 @@ from ddh.training import run_file
 from ddh.training.device import choose, supports_bfloat16
 from ddh.training.network import freeze
 from ddh.training.pretraining.objective import SelfSupervised
+from ddh.training.pretraining.partners import Partners, find_partners
 from ddh.training.pretraining.pictures import Pictures, open_pictures
 from ddh.training.pretraining.plan import TRIAL_STEPS, Plan
 from ddh.training.pretraining.settings import PretrainSettings, objective_class
@@ -30,6 +32,7 @@ LOOKS = 20  # at the signs of progress, in a whole run
 CHECKPOINT_SECONDS = 60
 COMPILED_STEPS = 1000  # from so many steps on a GPU, compiling pays for itself
 LEAST_IMAGES = 8
+FEATURE_BATCH = 512
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,8 @@ class _Run:
         self.sample = np.linspace(0, n - 1, min(n, SAMPLE)).astype(np.int64)
         self.seen: Tensor | None = None  # the neighbours of the last look
         self.compiled: Any = None
+        self.partners: Partners | None = None
+        self.found_at = 0  # the step at which the partners were found
 
     def _optimiser(self) -> torch.optim.SGD:
         """SGD; biases and batch norms do not decay."""
@@ -153,7 +158,8 @@ class _Run:
         last = min(self.plan.steps_per_epoch, at + self.plan.total - self.step)
         if self.plan.timed and self.step < TRIAL_STEPS:
             last = min(last, at + TRIAL_STEPS - self.step)
-        parts = self._parts(epoch)[at:last]
+        self._find_partners()
+        parts = [self._with_partners(part, epoch) for part in self._parts(epoch)[at:last]]
         total = torch.zeros((), device=self.device)
         started, halfway = time.monotonic(), (len(parts) + 1) // 2
         for done, batch in enumerate(self.pictures.batches(parts)):
@@ -176,6 +182,28 @@ class _Run:
         whole = self.plan.steps_per_epoch * self.batch
         return np.split(order[:whole], self.plan.steps_per_epoch)
 
+    def _with_partners(self, part: NDArray[np.int64], epoch: int) -> NDArray[np.int64]:
+        """The pictures of a batch, then those that stand for their second views."""
+        if self.partners is None:
+            return np.concatenate([part, part])
+        rng = np.random.default_rng((self.seed, epoch, int(part[0])))
+        return np.concatenate([part, self.partners.draw(part, rng)])
+
+    def _find_partners(self) -> None:
+        """Neighbours by the features of now, where it is time for them."""
+        share, settings = self.plan.progress(self.step), self.settings
+        if share < settings.neighbours_from:
+            return
+        old = self.plan.progress(self.step - self.found_at)
+        if self.partners is None or old >= settings.neighbours_refresh:
+            started = time.monotonic()
+            everything = np.arange(len(self.pictures))
+            on = "cuda" if self.device.type == "cuda" else None
+            values = self._features(everything).cpu().numpy()
+            self.partners = find_partners(values, settings.k1, settings.least_overlap, on)
+            self.found_at = self.step
+            self.seconds += time.monotonic() - started
+
     def _one_step(self, batch: Tensor) -> Tensor:
         for group in self.optimiser.param_groups:
             group["lr"] = self.plan.rate(self.step)
@@ -196,13 +224,17 @@ class _Run:
         return torch.Generator(self.device).manual_seed(seed)
 
     def _views(self, batch: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        network, size = self.backbone, self.backbone.preprocessing.size
+        """Views of the first half of the batch and of their partners in the second."""
+        size = self.backbone.preprocessing.size
         first, second = (
-            (255 * random_view(batch, size, self.settings.views, which, generator)
-             - network.pixel_mean) / network.pixel_std
-            for which in (0, 1)
-        )  # fmt: skip
+            self._normalised(random_view(part, size, self.settings.views, which, generator))
+            for which, part in enumerate(batch.chunk(2))
+        )
         return first, second
+
+    def _normalised(self, pixels: Tensor) -> Tensor:
+        """Of values in [0, 1]."""
+        return (255 * pixels - self.backbone.pixel_mean) / self.backbone.pixel_std
 
     def _wait(self) -> None:
         if self.device.type == "cuda":
@@ -239,17 +271,28 @@ class _Run:
     @torch.no_grad()
     def _sample_features(self) -> tuple[Tensor, Tensor]:
         """Features of two fixed views of the sample, by the network as it would be handed over."""
-        network = self.objective.result
-        network.eval()
         parts = np.array_split(self.sample, math.ceil(len(self.sample) / 256))
         pairs = []
         for number, batch in enumerate(self.pictures.batches(parts)):
-            views = self._views(batch, self._generator(-1 - number & 0x7FFFFFFF))
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
-                pairs.append(tuple(network(view).float() for view in views))
-        network.train()
+            views = self._views(torch.cat([batch, batch]), self._generator(number))
+            pairs.append([self._result_features(view) for view in views])
         first, second = zip(*pairs, strict=True)
         return torch.cat(first), torch.cat(second)
+
+    @torch.no_grad()
+    def _features(self, rows: NDArray[np.int64]) -> Tensor:
+        """Features of whole pictures."""
+        parts = np.array_split(rows, math.ceil(len(rows) / FEATURE_BATCH))
+        batches = self.pictures.batches(parts)
+        return torch.cat([self._result_features(self.backbone.normalise(b)) for b in batches])
+
+    def _result_features(self, pixels: Tensor) -> Tensor:
+        """By the network as it would be handed over."""
+        network = self.objective.result.eval()
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
+            features = network(pixels).float()
+        network.train()
+        return features
 
     # -- checkpoints ----------------------------------------------------------------------
 
@@ -271,10 +314,15 @@ class _Run:
             "total": self.plan.total,
             "seconds": self.seconds,
             "history": self.history,
+            "found_at": self.found_at,
         }
         tensors = run_file.collect({"objective": self.objective}, self.optimiser)
         if self.seen is not None:
             tensors["seen"] = self.seen
+        if self.partners is not None:
+            graph = self.partners.graph
+            tensors["partners.starts"] = torch.from_numpy(graph.indptr)
+            tensors["partners.rows"] = torch.from_numpy(graph.indices)
         run_file.write(self.folder / FILE, tensors, state)
 
     def take_up(self) -> None:
@@ -288,8 +336,15 @@ class _Run:
         run_file.restore(tensors, {"objective": self.objective}, self.optimiser)
         self.step, self.seconds = state["step"], state["seconds"]
         self.plan.total, self.history = state["total"], state["history"]
+        self.found_at = state["found_at"]
         if "seen" in tensors:
             self.seen = tensors["seen"].to(self.device)
+        if "partners.rows" in tensors:
+            starts, rows = (tensors[f"partners.{name}"].numpy() for name in ("starts", "rows"))
+            n = len(self.pictures)
+            self.partners = Partners(
+                sparse.csr_array((np.ones(len(rows), np.int8), rows, starts), shape=(n, n))
+            )
 
     def hand_over(self) -> Backbone:
         """The trained weights in the caller's backbone, on the CPU, ready for features."""

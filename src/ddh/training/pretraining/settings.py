@@ -30,6 +30,15 @@ class PretrainSettings:
     """Epochs in which the rate rises from 0, a tenth of all at most."""
     momentum: float = 0.9
     weight_decay: float = 5e-4
+    neighbours_from: float = 1.0
+    """After this share of the training a picture's second view may be one of a confident
+    neighbour; 1 is never."""
+    neighbours_refresh: float = 0.05
+    """Neighbours are found anew after this share of the training."""
+    k1: int = 15
+    """Length of the lists that neighbours are taken from."""
+    least_overlap: float = 0.3
+    """Share of their lists that neighbours must have in common."""
     views: ViewSettings = field(default_factory=ViewSettings)
 
     def __post_init__(self) -> None:
@@ -44,9 +53,11 @@ class PretrainSettings:
             raise InputError(f"minutes must be positive, not {self.minutes}")
         if self.batch_size < 2 or not self.learning_rate > 0:
             raise InputError("batch_size is 2 or more, and learning_rate positive")
-        for name in ("warm_up", "momentum", "weight_decay"):
+        for name in ("warm_up", "momentum", "weight_decay", "neighbours_from", "least_overlap"):
             if not getattr(self, name) >= 0:
                 raise InputError(f"{name} must not be negative, not {getattr(self, name)}")
+        if self.k1 < 1 or not self.neighbours_refresh > 0:
+            raise InputError("k1 is 1 or more, and neighbours_refresh positive")
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
