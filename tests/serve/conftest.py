@@ -1,60 +1,17 @@
-"""A small collection with a real model, and the service over it: in process, or its own process."""
+"""A small collection with a real model, and a service over it that all tests share."""
 
-import contextlib
-import json
-import os
-import re
 import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
+from serve_place import Place, draw
 from starlette.testclient import TestClient
 
 import ddh.index
 from ddh.index import FileStamp
-from ddh.serve import Settings, create_app
 
 BITS = 32
 LABELS = ("cat", "dog", "fox")
-
-
-def draw(path: Path, seed: int, size: tuple[int, int] = (64, 48)) -> None:
-    """A soft random picture, the same for the same seed at every size."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    blots = np.random.default_rng(seed).integers(0, 256, (5, 5, 3), dtype=np.uint8)
-    Image.fromarray(blots).resize(size, Image.Resampling.BICUBIC).save(path)
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a collection lies."""
-
-    folder: Path
-
-    @property
-    def index(self) -> str:
-        return str(self.folder / "p.index")
-
-    @property
-    def photos(self) -> Path:
-        return self.folder / "photos"
-
-    def open(self, **settings) -> TestClient:
-        """The service over it, as `ddh serve` would run it."""
-        settings.setdefault("root", self.photos)
-        app = create_app(self.index, Settings(**settings))
-        return TestClient(app, base_url="http://localhost")
-
-    def rows(self) -> dict[str, ddh.index.Row]:
-        with ddh.index.open(self.index) as index:
-            return {row.key: row for row in index.items()}
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -109,41 +66,3 @@ def reader(prepared) -> Iterator[TestClient]:
     """A read-only service that all tests share."""
     with prepared.open() as client:
         yield client
-
-
-class Running:
-    """A real `ddh serve` process."""
-
-    def __init__(self, index: str, *options: str, **environment: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "ddh", "serve", index, "--port", "0", *options],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-        )
-        first = self.process.stdout.readline()
-        found = re.search(r"http://\S+:(\d+)/", first)
-        assert found, first + self.process.stderr.read()
-        self.port = int(found[1])
-        self.url = f"http://127.0.0.1:{self.port}"
-
-    def stop(self, sent: int = signal.SIGTERM) -> list[dict]:
-        """Stop it; what it has logged."""
-        if self.process.poll() is None:
-            self.process.send_signal(sent)
-        try:
-            _, log = self.process.communicate(timeout=30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            raise
-        return [json.loads(line) for line in log.splitlines() if line.startswith("{")]
-
-
-@contextlib.contextmanager
-def running(index: str, *options: str, **environment: str) -> Iterator[Running]:
-    served = Running(index, *options, **environment)
-    try:
-        yield served
-    finally:
-        served.stop()

@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from serve_place import Place
 
 import ddh.index
 
@@ -174,8 +175,6 @@ def test_many_at_once_are_answered_together_and_each_rightly(prepared):
 
 
 def test_an_empty_index_answers(tmp_path):
-    from conftest import Place
-
     place = Place(tmp_path)
     place.photos.mkdir()
     ddh.index.open(place.index, bits=64).close()

@@ -14,6 +14,7 @@ from ddh.serve.metrics import Metrics
 
 LOG = logging.getLogger("ddh.serve")
 
+LOGGED_PATH = 500  # characters
 GIVEN_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 
@@ -50,7 +51,7 @@ class Watch:
                         "fields": {
                             "id": request_id,
                             "method": scope["method"],
-                            "path": scope["path"],
+                            "path": scope["path"][:LOGGED_PATH],
                             "status": status,
                             "ms": round(1000 * seconds, 2),
                             "client": (scope.get("client") or [None])[0],
