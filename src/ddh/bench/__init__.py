@@ -9,6 +9,8 @@ BENCHES = {
     "objective": "ddh.bench.objective:objective",
     "encode": "ddh.bench.encode:encode",
     "search": "ddh.bench.search:search",
+    "scale": "ddh.bench.scale:scale",
+    "serve": "ddh.bench.serve:serve",
     "methods": "ddh.bench.methods:methods",
     "table2": "ddh.bench.table2:table2",
     "table3": "ddh.bench.table3:table3",

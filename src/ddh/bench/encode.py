@@ -38,7 +38,7 @@ def encode(
     from ddh.training import Extractor
 
     with tempfile.TemporaryDirectory() as scratch:
-        folder = images or _sample_photographs(Path(scratch), limit, seed)
+        folder = images or sample_photographs(Path(scratch), limit, seed)
         photographs = ImageFolder(folder)
         chosen = np.random.default_rng(seed).permutation(len(photographs))[:limit]
         source = photographs.take(chosen)
@@ -104,7 +104,7 @@ def _oxford_classes(names: Sequence[str]) -> np.ndarray | None:
     return np.array([(int(match[1]) - 1) // 80 for match in numbers if match])
 
 
-def _sample_photographs(folder: Path, count: int, seed: int) -> Path:
+def sample_photographs(folder: Path, count: int, seed: int) -> Path:
     """Random crops of the two photographs that scikit-learn carries, as JPEG files."""
     from PIL import Image
     from sklearn.datasets import load_sample_images
