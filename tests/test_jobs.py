@@ -180,3 +180,24 @@ def test_a_child_process_does_not_write_the_record(state):
             os._exit(0)
         os.waitpid(child, 0)
         assert {path: path.read_bytes() for path in (state / "jobs").iterdir()} == before
+
+
+def test_encode_is_a_job(tmp_path):
+    """A real command, run to its end and run into an error."""
+    import numpy as np
+    from click.testing import CliRunner
+
+    from ddh.cli import cli
+    from ddh.hashers import LSH
+
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(20, 8))
+    np.save(tmp_path / "x.npy", features)
+    LSH(16).fit(features).save(tmp_path / "m.ddh")
+    command = ["encode", str(tmp_path / "x.npy"), "-m", str(tmp_path / "m.ddh"), "-o"]
+    assert CliRunner().invoke(cli, [*command, str(tmp_path / "codes.npz")]).exit_code == 0
+    assert CliRunner().invoke(cli, [*command, str(tmp_path / "codes.txt")]).exit_code != 0
+    failed, done = jobs.read_jobs()
+    assert (done["kind"], done["title"], done["state"]) == ("encode", "codes.npz", "done")
+    assert (failed["title"], failed["state"]) == ("codes.txt", "failed")
+    assert ".npz or .csv" in failed["message"]

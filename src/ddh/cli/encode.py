@@ -12,6 +12,7 @@ import numpy as np
 from ddh.cli.fit import read_input, work_folder
 from ddh.cli.ray_options import Source, local_path, ray_options
 from ddh.errors import InputError
+from ddh.jobs import recorded
 from ddh.output import describe_failures, emit, json_option, quiet_option
 from ddh.progress import bar
 
@@ -34,6 +35,7 @@ PART_IMAGES = 2048
 @ray_options
 @json_option
 @quiet_option
+@recorded("encode", "out")
 def encode(
     images: Path | str, model: Path, out: str, device: str, resume: bool,
     cluster: "Cluster | None", as_json: bool,

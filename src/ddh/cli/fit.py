@@ -8,6 +8,7 @@ import click
 import numpy as np
 
 from ddh.errors import InputError
+from ddh.jobs import recorded
 from ddh.output import describe_failures, emit, json_option, quiet_option
 
 DEPTHS = ("head", "last-stage", "network")
@@ -52,6 +53,7 @@ DEPTHS = ("head", "last-stage", "network")
 @click.option("--resume", is_flag=True, help="Go on with an interrupted run.")
 @json_option
 @quiet_option
+@recorded("fit", "out")
 def fit(
     images: Path,
     out: Path,

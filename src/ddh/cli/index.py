@@ -11,6 +11,7 @@ import click
 
 from ddh.cli.ray_options import Source, local_path, ray_options
 from ddh.errors import InputError
+from ddh.jobs import recorded
 from ddh.output import describe_failures, emit, json_option, quiet_option
 from ddh.progress import bar
 
@@ -67,6 +68,7 @@ def index() -> None:
 @ray_options
 @json_option
 @quiet_option
+@recorded("index", "location")
 def add(
     folder: Path | str, location: str, model: Path | None, prune: bool, moved: bool, device: str,
     cluster: "Cluster | None", as_json: bool,

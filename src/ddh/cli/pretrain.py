@@ -8,6 +8,7 @@ import click
 
 from ddh.cli.fit import read_input, work_folder
 from ddh.errors import InputError
+from ddh.jobs import recorded
 from ddh.output import describe_failures, emit, json_option, quiet_option
 
 
@@ -35,6 +36,7 @@ from ddh.output import describe_failures, emit, json_option, quiet_option
 @click.option("--resume", is_flag=True, help="Go on with an interrupted run, within its plan.")
 @json_option
 @quiet_option
+@recorded("pretrain", "out")
 def pretrain(
     images: Path,
     out: Path,
