@@ -4,15 +4,13 @@ Every part runs in a process of its own, so that its peak memory is its own. Pro
 all threads are compared, because they mean the same on a machine that does other work too.
 """
 
-import sys
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from typing import Any
 
 import click
 import numpy as np
 from numpy.typing import NDArray
 
+from ddh.bench.alone import alone, peak
 from ddh.bench.timing import timed
 from ddh.errors import InputError
 from ddh.output import emit, json_option
@@ -50,29 +48,8 @@ def labels(quick: bool, as_json: bool, **settings: Any) -> None:
     parts = [_from_features, _plain, _from_lists, _naive]
     document: dict[str, Any] = {"settings": settings}
     for part in parts:
-        document.update(_alone(part, settings))
+        document.update(alone(part, settings))
     emit(document, _table(document), as_json)
-
-
-def _alone(part: Any, settings: dict[str, Any]) -> dict[str, Any]:
-    """The result of a part in a fresh process, with that process's peak memory."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(_with_peak, part, settings).result()
-
-
-def _with_peak(part: Any, settings: dict[str, Any]) -> dict[str, Any]:
-    found = part(**settings)
-    return {name: {"peak MB": _peak(), **figures} for name, figures in found.items()}
-
-
-def _peak() -> float | None:
-    """Peak memory of this process in megabytes, where the system tells."""
-    try:
-        import resource
-    except ImportError:
-        return None
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
 
 
 # -- the parts ----------------------------------------------------------------------------
@@ -119,7 +96,7 @@ def _from_lists(lists: int, k1: int, k2: int, seed: int, **_: Any) -> dict[str, 
 
     ready = clustered_lists(lists, k1, np.random.default_rng(seed))
     S, ours = timed(expand, ready, k2)
-    found = {"lists": {**ours, "mean degree": S.nnz / len(ready), "peak MB": _peak()}}
+    found = {"lists": {**ours, "mean degree": S.nnz / len(ready), "peak MB": peak()}}
     del S
 
     def product() -> None:
@@ -166,14 +143,17 @@ def _features(images: int, dimensions: int, seed: int, file: str | None) -> NDAr
 
 
 def clustered_features(
-    images: int, dimensions: int, rng: np.random.Generator
+    images: int,
+    dimensions: int,
+    rng: np.random.Generator,
+    out: NDArray[np.float32] | None = None,
 ) -> NDArray[np.float32]:
     """Features like those of a pooled convolutional layer: clusters, variances that fall as a
-    power of their rank, no negative values."""
+    power of their rank, no negative values. `out` may be a mapped file to fill."""
     scale = (np.arange(1, dimensions + 1) ** -0.6).astype(np.float32)
     mixing = rng.standard_normal((dimensions, dimensions), np.float32) / dimensions**0.5
     centres = rng.standard_normal((max(2, images // CLUSTER), dimensions), np.float32)
-    features = np.empty((images, dimensions), np.float32)
+    features = np.empty((images, dimensions), np.float32) if out is None else out
     for start in range(0, images, BLOCK):
         part = features[start : start + BLOCK]
         part[:] = rng.standard_normal(part.shape, np.float32)

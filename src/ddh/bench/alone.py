@@ -1,0 +1,27 @@
+"""A part of a bench in a process of its own, so that its peak memory is its own."""
+
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import Any
+
+
+def alone(part: Any, settings: dict[str, Any]) -> dict[str, Any]:
+    """The figures {name: {...}} of `part(**settings)` in a fresh process, each with its peak."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(_with_peak, part, settings).result()
+
+
+def _with_peak(part: Any, settings: dict[str, Any]) -> dict[str, Any]:
+    found = part(**settings)
+    return {name: {"peak MB": peak(), **figures} for name, figures in found.items()}
+
+
+def peak() -> float | None:
+    """Peak memory of this process in megabytes, where the system tells."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
