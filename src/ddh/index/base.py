@@ -301,7 +301,7 @@ class Index(ABC):
         return [
             DuplicateGroup(
                 tuple(
-                    Hit(row.key, distance, row.path, row.metadata)
+                    row.at(distance)
                     for distance, row in zip(found.distances.tolist(), rows, strict=False)
                 )
             )

@@ -117,34 +117,35 @@ class LocalIndex(Index):
                 found = scan.nearest_among(queries, seen.codes, k, chosen)
             else:
                 found = scan.nearest(queries, seen.codes, k, seen.out)
-            return self._hits([Neighbours(*pair) for pair in zip(*found, strict=True)])
+            return self._hits(seen, [Neighbours(*pair) for pair in zip(*found, strict=True)])
 
     def _search_radius(self, queries: Codes, radius: int, only: Filter) -> list[list[Hit]]:
         with self._store.reading() as seen:
             if only:
                 chosen = scan.chunks(self._slots(only))
-                return self._hits(scan.within_among(queries, seen.codes, radius, chosen))
-            return self._hits(scan.within(queries, seen.codes, radius, seen.out))
+                return self._hits(seen, scan.within_among(queries, seen.codes, radius, chosen))
+            return self._hits(seen, scan.within(queries, seen.codes, radius, seen.out))
 
     def _slots(self, only: Filter) -> scan.Slots:
         condition, values = _condition(only)
         found = self._store.db.execute(f"SELECT id FROM rows WHERE {condition} ORDER BY id", values)
         return np.fromiter((row_id for (row_id,) in found), np.int64) - 1
 
-    def _hits(self, answers: list[Neighbours]) -> list[list[Hit]]:
+    def _hits(self, seen: Snapshot, answers: list[Neighbours]) -> list[list[Hit]]:
         slots = [answer.indices for answer in answers]
         wanted = np.unique(np.concatenate(slots)) + 1 if slots else np.empty(0, np.int64)
-        found = self._store.db.execute(
+        stored = self._store.db.execute(
             "SELECT id, key, path, metadata FROM rows WHERE id IN (SELECT value FROM json_each(?))",
             (json.dumps(wanted.tolist()),),
         )
-        rows = {row_id - 1: (key, path, metadata) for row_id, key, path, metadata in found}
+        rows = {row_id - 1: (key, path, metadata) for row_id, key, path, metadata in stored}
         hits = []
         for distances, indices in answers:
             answer = []
-            for distance, slot in zip(distances.tolist(), indices.tolist(), strict=True):
+            found = zip(distances.tolist(), indices.tolist(), seen.codes[indices], strict=True)
+            for distance, slot, code in found:
                 key, path, metadata = rows[slot]
-                answer.append(Hit(key, distance, path, read_metadata(metadata)))
+                answer.append(Hit(key, distance, path, read_metadata(metadata), code))
             hits.append(answer)
         return hits
 

@@ -193,10 +193,10 @@ class MilvusIndex(Index):
 
     def _hits(self, answers: list[Found]) -> list[list[Hit]]:
         ids = list({row: None for answer in answers for _, row in answer})
-        rows = {row["id"]: row for row in self._asked(ids, ["id", "key", "path", "metadata"])}
+        rows = {row["id"]: read_row(row) for row in self._asked(ids, ROW_FIELDS)}
         return [
             [
-                Hit(rows[row]["key"], distance, rows[row]["path"] or None, rows[row]["metadata"])
+                rows[row].at(distance)
                 for distance, row in answer
                 if row in rows  # not deleted since
             ]

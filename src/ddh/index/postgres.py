@@ -153,7 +153,7 @@ class PostgresIndex(Index):
         condition, values = _condition(only)
         by_index = approximate and self._hnsw
         inner = SQL(
-            "SELECT id, key, path, metadata, {distance} AS distance FROM {rows} "
+            "SELECT id, key, path, metadata, code, {distance} AS distance FROM {rows} "
             "WHERE {condition} ORDER BY {order} LIMIT {k}"
         ).format(
             distance=self._distance().format(n=Literal(self.bits)),
@@ -165,7 +165,7 @@ class PostgresIndex(Index):
             k=Literal(k),
         )
         statement = SQL(
-            "SELECT n, key, distance, path, metadata "
+            "SELECT n, key, distance, path, metadata, code "
             "FROM unnest(%(queries)s::text[]) WITH ORDINALITY AS asked (query, n), "
             "LATERAL ({}) AS answer ORDER BY n, distance, id"
         ).format(inner)
@@ -179,9 +179,9 @@ class PostgresIndex(Index):
     def _search_radius(self, queries: Codes, radius: int, only: Filter) -> list[list[Hit]]:
         condition, values = _condition(only)
         statement = SQL(
-            "SELECT n, key, distance, path, metadata "
+            "SELECT n, key, distance, path, metadata, code "
             "FROM unnest(%(queries)s::text[]) WITH ORDINALITY AS asked (query, n), "
-            "LATERAL (SELECT id, key, path, metadata, {distance} AS distance FROM {rows} "
+            "LATERAL (SELECT id, key, path, metadata, code, {distance} AS distance FROM {rows} "
             "WHERE {condition}) AS answer WHERE distance <= {radius} ORDER BY n, distance, id"
         ).format(
             distance=self._distance().format(n=Literal(self.bits)),
@@ -196,8 +196,11 @@ class PostgresIndex(Index):
     ) -> list[list[Hit]]:
         asked = {"queries": bit_strings(queries, self.bits), **values}
         answers: list[list[Hit]] = [[] for _ in queries]
-        for n, key, distance, path, metadata in db.execute(statement, asked):
-            answers[n - 1].append(Hit(key, distance, path, metadata))
+        for n, key, distance, path, metadata, bits in db.cursor(binary=True).execute(
+            statement, asked
+        ):
+            code = packed_bits([bits], self.bits)[0]
+            answers[n - 1].append(Hit(key, distance, path, metadata, code))
         return answers
 
     # -- reading rows ------------------------------------------------------------------------

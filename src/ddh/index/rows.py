@@ -36,15 +36,20 @@ class Row:
     stamp: FileStamp | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
 
+    def at(self, distance: int) -> "Hit":
+        """This row as an answer."""
+        return Hit(self.key, distance, self.path, self.metadata, self.code)
+
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One answer: a row and its Hamming distance."""
+    """One answer: a row, its Hamming distance, and the code that lies at that distance."""
 
     key: str
     distance: int
     path: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
+    code: Codes = field(default_factory=lambda: np.empty(0, np.uint8), repr=False, compare=False)
 
 
 @dataclass(frozen=True)

@@ -35,24 +35,23 @@ class Pictures:
             return None
         return found if found.is_relative_to(self.root) and found.is_file() else None
 
-    def item(self, row: Row) -> Item:
+    def item(self, row: Row | Hit) -> Item:
         """A row as JSON tells it."""
-        return self._item(row.key, row.code.tobytes().hex(), row.path, row.metadata)
-
-    def result(self, hit: Hit, code: str) -> Item:
-        """An answer of a search as JSON tells it."""
-        return self._item(hit.key, code, hit.path, hit.metadata) | {"distance": hit.distance}
-
-    def _item(self, key: str, code: str, path: str | None, metadata: dict[str, Any]) -> Item:
-        name = picture_name(key, path)
+        name = picture_name(row.key, row.path)
         return {
-            "key": key,
-            "code": code,
-            "path": path,
+            "key": row.key,
+            "code": row.code.tobytes().hex(),
+            "path": row.path,
             "folder": folder_of(name),
-            "metadata": metadata,
+            "metadata": row.metadata,
             "picture": self.seems_there(name),
         }
+
+    def result(self, hit: Hit) -> Item:
+        """An answer of a search as JSON tells it."""
+        item = self.item(hit)
+        item["distance"] = hit.distance
+        return item
 
 
 def picture_name(key: str, path: str | None) -> str:

@@ -104,31 +104,22 @@ class Searcher:
         found: dict[int, list[Hit]],
         started: float,
     ) -> None:
-        """Put the page of each search into `answers`; the codes of all rows come in one read."""
-        pages = {place: self._page(searches[place], hits) for place, hits in found.items()}
-        keys = list({hit.key: None for hits, _ in pages.values() for hit in hits})
-        rows = {row.key: row.code.tobytes().hex() for row in self._index.get_many(keys)}
+        """Put the page of each search into `answers`."""
         seconds = round(time.perf_counter() - started, 6)
-        for place, (hits, more) in pages.items():
-            code = codes[place]
+        for place, hits in found.items():
+            code, search = codes[place], searches[place]
             assert code is not None
+            page, more = self._page(search, hits)
             document = {
                 "query": {
-                    "code": code.tobytes().hex(),
-                    "bits": self._index.bits,
-                    "key": searches[place].key,
+                    "code": code.tobytes().hex(), "bits": self._index.bits, "key": search.key
                 },
-                "results": [
-                    self._pictures.result(hit, rows[hit.key])
-                    for hit in hits
-                    if hit.key in rows  # not deleted since
-                ],
+                "results": [self._pictures.result(hit) for hit in page],
                 "more": more,
                 "seconds": seconds,
-            }
-            answers[place] = json.dumps(
-                document, ensure_ascii=False, separators=(",", ":")
-            ).encode()
+            }  # fmt: skip
+            text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+            answers[place] = text.encode()
 
     def _page(self, search: Search, hits: list[Hit]) -> tuple[list[Hit], bool]:
         if search.radius is not None:
