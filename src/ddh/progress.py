@@ -48,6 +48,12 @@ class Bar(tqdm):
             self._stage.advance(int(n or 0))
         return super().update(n)
 
+    def expect(self, total: int) -> None:
+        """Tell the total, where it becomes known on the way."""
+        self.total = total
+        if self._stage is not None:
+            self._stage.total = total
+
     def set_postfix(self, *args: Any, **values: Any) -> None:
         """Figures beside the bar; measures, unlike whole counts, are curves of the job."""
         for name, value in values.items():

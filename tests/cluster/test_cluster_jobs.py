@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pyarrow.parquet
 import pytest
@@ -30,10 +31,13 @@ from ddh.cluster import (
 )
 from ddh.cluster.batches import Batch
 from ddh.cluster.connection import connect
+from ddh.cluster.neighbours import labels_on_cluster, lists_on_cluster
 from ddh.cluster.pictures import Picture
 from ddh.cluster.scheduler import SLOTS, Done, Scheduler
 from ddh.cluster.writing import Outcome
 from ddh.errors import DDHError, InputError
+from ddh.neighbours import approximate_labels, cosine_space
+from ddh.neighbours.approximate import approximate_lists
 
 BITS = 48
 NODE = {"num_cpus": 1, "object_store_memory": 100 << 20, "include_dashboard": False}
@@ -324,3 +328,29 @@ def test_a_batch_that_fails_is_tried_again_and_then_stops_the_job(obedient, tmp_
         list(obedient(iter([batch_of("refuse")])))
     with pytest.raises(DDHError, match=r"from fail twice on failed 4 times: .*No such file"):
         list(obedient(iter([batch_of("fail twice", path=str(tmp_path / "gone"))])))
+
+
+# -- labels ---------------------------------------------------------------------------------------
+
+
+def test_labels_of_a_cluster_are_those_of_one_machine(two_nodes, tmp_path):
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(40, 16))[rng.integers(0, 40, 3000)] + rng.normal(size=(3000, 16))
+    np.save(tmp_path / "features.npy", features.astype(np.float32))
+    mapped = np.load(tmp_path / "features.npy", mmap_mode="r")
+    (tmp_path / "work").mkdir()
+    with connect(two_nodes.address):
+        S, report = labels_on_cluster(
+            tmp_path / "features.npy", 10, 4,
+            address=two_nodes.address, folder=tmp_path / "work", centre=True,
+        )  # fmt: skip
+        found = lists_on_cluster(
+            tmp_path / "features.npy", 10, address=two_nodes.address, folder=tmp_path / "work",
+            centre=True, shard_rows=700,
+        )  # fmt: skip
+    here = approximate_lists(cosine_space(mapped, centre=True), 10)
+    assert np.array_equal(found.lists, here.lists)
+    assert (found.recall, found.index) == (here.recall, here.index)
+    expected, expected_report = approximate_labels(mapped, 10, 4, centre=True)
+    assert (expected != S).nnz == 0
+    assert report.label_recall == expected_report.label_recall

@@ -1,5 +1,6 @@
 """What is there already and what is left, the manifest, the choice of workers, and the commands."""
 
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -12,12 +13,21 @@ from click.testing import CliRunner
 
 import ddh.index
 from ddh.cli import cli
-from ddh.cluster import Cluster, IndexTarget, Report, ShardTarget, settle_url
+from ddh.cluster import (
+    Cluster,
+    IndexTarget,
+    ModelFiles,
+    Report,
+    ShardTarget,
+    open_place,
+    settle_url,
+)
 from ddh.cluster.batches import Batch, cut
 from ddh.cluster.connection import connect
+from ddh.cluster.encoder import Encoder
 from ddh.cluster.pictures import Picture
 from ddh.cluster.writing import Outcome, Rows
-from ddh.errors import DDHError, InputError, MissingDependency
+from ddh.errors import DDHError, InputError, MissingDependency, ModelError
 from ddh.index import FileStamp, Written
 
 BITS = 12
@@ -122,23 +132,27 @@ def test_a_batch_that_was_cut_in_halves_is_known_by_them(tmp_path):
     assert report.skipped == outcome.skipped
 
 
-def test_shards_can_lie_in_an_object_store(tmp_path):
-    fs, batches = fsspec.filesystem("memory"), list(cut(pictures(40), 16))
-    target = shards("memory://codes-of-a-test")
+@pytest.mark.parametrize("where", ["memory://codes-of-a-test", "file://{}/codes"])
+def test_shards_can_be_written_by_the_workers(where, tmp_path):
+    """Into an object store, and on a shared disk."""
+    location, batches = where.format(tmp_path), list(cut(pictures(40), 16))
+    target = shards(location)
     assert not target.writes_here
     for batch in batches[1:]:
-        target.writer.write(batch.id, encoded(batch).rows)  # as a worker does
+        writer = pickle.loads(pickle.dumps(target.writer))
+        writer.write(batch.id, encoded(batch).rows)
         target.done(batch, Outcome(written=Written(len(batch), 0)))
     target.close()
-    again, report = shards("memory://codes-of-a-test"), Report()
+    again, report = shards(location), Report()
     assert [left.id for batch in batches for left in again.left(batch, report)] == [batches[0].id]
     again.done(batches[0], encoded(batches[0]))
     again.finish()
     again.close()
-    files = fs.glob("/codes-of-a-test/*.parquet")
+    fs, root = fsspec.core.url_to_fs(location)
+    files = fs.glob(f"{root}/*.parquet")
     found = [k for f in files for k in pyarrow.parquet.read_table(fs.open(f))["key"].to_pylist()]
     assert sorted(found) == [p.key for p in pictures(40)]
-    fs.rm("/codes-of-a-test", recursive=True)
+    fs.rm(root, recursive=True)
 
 
 def test_an_index_keeps_metadata_and_knows_what_is_current(tmp_path):
@@ -172,6 +186,23 @@ def test_the_pictures_of_a_url_stay_those_of_its_index(tmp_path):
             settle_url(index, "s3://bucket/photos-of-others")
         assert settle_url(index, "gs://new/photos", moved=True) == ""
         assert settle_url(index, "gs://new/photos/a/b") == "a/b"
+
+
+def test_a_worker_refuses_what_cannot_work_on_its_node(some_photos, model):
+    files, encoder = ModelFiles.read(model), Encoder()
+    with pytest.raises(InputError, match="a node of the cluster has ddh"):
+        encoder.prepare("0.0", files, "cpu", open_place(str(some_photos)), None)
+    with pytest.raises(InputError, match="is not there on the node"):
+        encoder.prepare(ddh.__version__, files, "cpu", open_place(str(some_photos / "no")), None)
+    with pytest.raises(ModelError, match="it was sent as another"):
+        files._replace(id="another").load("cpu")
+    place = open_place(str(some_photos))
+    encoder.prepare(ddh.__version__, files, "cpu", place, None)
+    listed = list(place.pictures())
+    gone = [picture._replace(path="/not/there/on/this/node.png") for picture in listed]
+    assert len(encoder.encode("some", [*listed[:5], gone[5]]).skipped) == 1
+    with pytest.raises(DDHError, match="can open none of 3 files"):
+        encoder.encode("others", gone[:3])
 
 
 @pytest.mark.parametrize(

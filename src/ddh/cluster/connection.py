@@ -57,7 +57,8 @@ def _initialise(ray: ModuleType, address: str, store_bytes: int) -> None:
     except (OSError, ray.exceptions.RayError, RuntimeError, ValueError) as error:
         raise DDHError(
             f"there is no Ray cluster to be reached at {address!r}: {error}\n"
-            "Start one with `ray start --head`, or use --ray local for this machine alone."
+            "Start one with `ray start --head`, or use --ray local for this machine alone. If the "
+            "cluster asks for a token, put it into RAY_AUTH_TOKEN or ~/.ray/auth_token."
         ) from error
 
 

@@ -1,6 +1,7 @@
 """The worker of a job: a model on one CPU or GPU that reads, encodes and, where asked, writes."""
 
 import json
+import platform
 import tempfile
 import threading
 from pathlib import Path
@@ -12,7 +13,8 @@ import ddh
 from ddh.cluster.pictures import Picture
 from ddh.cluster.places import Place
 from ddh.cluster.writing import Outcome, Rows, Writer
-from ddh.errors import InputError, ModelError
+from ddh.errors import DDHError, InputError, ModelError
+from ddh.images import Failure
 from ddh.index.rows import FileStamp
 
 
@@ -99,15 +101,25 @@ class Encoder:
         with self._place.source(pictures) as source:
             with self._network:
                 batches = list(self._model.encode_images(source))
+            failures = [bad for batch in batches for bad in batch.failures]
+            if len(failures) == len(pictures):
+                _check_seen(failures)
             encoded = np.concatenate([batch.indices for batch in batches]).tolist()
             stamps = [
                 FileStamp(pictures[i].mtime_ns, pictures[i].size, self._place.digest(source, i))
                 for i in encoded
             ]
         outcome.skipped += [
-            {"name": pictures[bad.index].key, "reason": bad.reason}
-            for batch in batches
-            for bad in batch.failures
+            {"name": pictures[bad.index].key, "reason": bad.reason} for bad in failures
         ]
         codes = np.concatenate([batch.codes for batch in batches])
         return Rows([pictures[i].key for i in encoded], codes, stamps)
+
+
+def _check_seen(failures: list[Failure]) -> None:
+    """Where none of the listed files can be opened the node is at fault, and not the pictures."""
+    if all(bad.reason.startswith("cannot be opened") for bad in failures):
+        raise DDHError(
+            f"the node {platform.node()} can open none of {len(failures)} files, the first: "
+            f"{failures[0].name}: {failures[0].reason}"
+        )

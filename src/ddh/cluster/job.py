@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from tqdm import tqdm
-
 import ddh
 from ddh.cluster.batches import Batch, cut, read_ahead
 from ddh.cluster.connection import STORE_BYTES, connect
@@ -19,7 +17,7 @@ from ddh.cluster.scheduler import SLOTS, Scheduler, Split
 from ddh.cluster.targets import Report, Target
 from ddh.errors import DDHError, InputError
 from ddh.index.rows import check_text
-from ddh.progress import bar
+from ddh.progress import Bar, bar
 
 BATCH_SIZE = 1024
 LISTED_AHEAD = 8  # batches
@@ -110,24 +108,16 @@ def _usable(place: Place, report: Report) -> Iterator[Picture]:
 
 
 def _left(
-    batches: Iterator[Batch | None], target: Target, report: Report, progress: tqdm
+    batches: Iterator[Batch | None], target: Target, report: Report, progress: Bar
 ) -> Iterator[Batch | None]:
-    """The batches that are not done yet; the bar jumps over the others."""
+    """The batches that are not done yet; the others are counted."""
     for batch in batches:
         if batch is None:
             yield None
             continue
         left = target.left(batch, report)
-        _jump(progress, len(batch) - sum(map(len, left)))
+        progress.update(len(batch) - sum(map(len, left)))
         yield from left
-
-
-def _jump(progress: tqdm, found: int) -> None:
-    """Move the bar by pictures that cost nothing, so that they do not count for its rate."""
-    if not progress.disable:
-        progress.n += found
-        progress.initial += found
-        progress.last_print_n += found
 
 
 def _take(
@@ -135,13 +125,15 @@ def _take(
     batches: Iterator[Batch | None],
     target: Target,
     report: Report,
-    progress: tqdm,
+    progress: Bar,
 ) -> None:
     with closing(scheduler.run(batches)) as results:
         for result in results:
             if isinstance(result, Split):
                 target.split(result.batch)
                 continue
+            if not report.workers:
+                _start_clock(progress)
             target.done(result.batch, result.outcome)
             report.add(result.outcome)
             report.workers, report.lost = max(report.workers, scheduler.ready), scheduler.lost
@@ -149,13 +141,18 @@ def _take(
             progress.update(len(result.batch))
 
 
-def _count(place: Place, progress: tqdm) -> None:
+def _start_clock(progress: Bar) -> None:
+    """Keep what was found, and the start of the workers, out of the bar's rate."""
+    before = progress.n
+    progress.reset()
+    progress.n = progress.initial = progress.last_print_n = before
+
+
+def _count(place: Place, progress: Bar) -> None:
     """Tell the bar how many pictures there are, once a listing of its own has counted them."""
-    if progress.disable:
-        return
 
     def count() -> None:
         with suppress(DDHError):  # which the other listing will meet as well
-            progress.total = sum(1 for _ in place.pictures())
+            progress.expect(sum(1 for _ in place.pictures()))
 
     threading.Thread(target=count, name="ddh-count", daemon=True).start()
