@@ -1,7 +1,6 @@
 """What README, docs and examples speak of: photographs, queries, a fitted model, servers."""
 
 import shutil
-import socket
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -52,14 +51,6 @@ def household(furnished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     shutil.copytree(furnished, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.fixture
-def port() -> int:
-    """A port that is free."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ A block has no fence of its own for "skip": what is shown as code to be run is r
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,8 +27,8 @@ from typing import Any
 RUN = {"python", "sh"}
 SHOWN = {"console", "text", "json", "sql", "yaml", "toml", "csv"}
 SECONDS = 240
-# Pages name the port that people use; tests take a free one, so that they can run side by side.
-SHOWN_PORT = "8080"
+# Pages name ports that people use; tests take free ones, so that they can run side by side.
+SHOWN_PORTS = ("8080", "18080")
 
 
 @dataclass(frozen=True)
@@ -65,17 +66,25 @@ def indented_code(path: Path) -> list[int]:
     return found
 
 
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
 class Runner:
     """Runs the blocks of one file in one folder."""
 
-    def __init__(self, folder: Path, port: int) -> None:
-        self.folder, self.port = folder, port
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.ports = {shown: str(free_port()) for shown in SHOWN_PORTS}
         self.names: dict[str, Any] = {"__name__": "__main__"}
         self._groups: list[int] = []
 
     def run(self, block: Block) -> str:
         """Run a block; what a shell block printed. Raises where it fails."""
-        text = block.text.replace(SHOWN_PORT, str(self.port))
+        text = re.sub(r"\b1?8080\b", lambda shown: self.ports[shown[0]], block.text)
         if block.language == "sh":
             return self._shell(block, text)
         code = compile("\n" * (block.line - 1) + text, block.file, "exec")

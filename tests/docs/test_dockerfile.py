@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from doc_blocks import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 KNOWN = {
@@ -109,9 +110,10 @@ def test_the_command_needs_a_token(tmp_path):
     assert "--token" in done.stderr
 
 
-def test_the_command_serves_and_the_health_check_sees_it(tmp_path, port):
+def test_the_command_serves_and_the_health_check_sees_it(tmp_path):
     import ddh.index
 
+    port = free_port()
     shown = command()[command().index("--port") + 1]
     assert shown == one("EXPOSE")
     with ddh.index.open(tmp_path / command()[2], bits=64) as index:

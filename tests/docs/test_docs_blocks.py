@@ -22,8 +22,8 @@ def test_blocks_say_what_they_are(page):
 
 
 @pytest.mark.parametrize("page", RUNNABLE, ids=named)
-def test_the_blocks_run(page, household, port):
-    runner = Runner(household, port)
+def test_the_blocks_run(page, household):
+    runner = Runner(household)
     try:
         for block in blocks(page):
             if block.language in RUN:
@@ -32,11 +32,11 @@ def test_the_blocks_run(page, household, port):
         runner.close()
 
 
-def test_a_block_that_fails_is_found(tmp_path, port):
+def test_a_block_that_fails_is_found(tmp_path):
     """The harness itself: errors are not swallowed, names and files last from block to block."""
-    runner = Runner(tmp_path, port)
-    runner.run(Block("page.md", 1, "python", "number = 8080\n"))
-    assert runner.names["number"] == port
+    runner = Runner(tmp_path)
+    runner.run(Block("page.md", 1, "python", "ports = [8080, 18080, 80801]\n"))
+    assert runner.names["ports"] == [*map(int, runner.ports.values()), 80801]
     with pytest.raises(NameError, match="nothing_here"):
         runner.run(Block("page.md", 3, "python", "nothing_here\n"))
     with pytest.raises(AssertionError, match="no/such/folder"):
@@ -45,8 +45,8 @@ def test_a_block_that_fails_is_found(tmp_path, port):
         runner.run(Block("page.md", 7, "sh", "false | true\n"))
 
 
-def test_what_a_block_leaves_running_ends_with_its_page(tmp_path, port):
-    runner = Runner(tmp_path, port)
+def test_what_a_block_leaves_running_ends_with_its_page(tmp_path):
+    runner = Runner(tmp_path)
     runner.run(Block("page.md", 1, "sh", "while :; do echo x >> ticks; sleep 0.02; done &\n"))
     runner.run(Block("page.md", 3, "sh", "sleep 0.2; test $(wc -l < ticks) -gt 2\n"))
     runner.close()
