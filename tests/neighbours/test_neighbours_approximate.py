@@ -42,17 +42,29 @@ def test_exact_rows_are_the_exact_lists(X, monkeypatch):
     )
 
 
-def test_mapped_features_in_parts_give_what_memory_gives(X, tmp_path, monkeypatch):
+def test_mapped_features_give_what_memory_gives(X, tmp_path, monkeypatch):
     np.save(tmp_path / "X.npy", X)
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
     inside = approximate_lists(cosine_space(X, centre=True), 10)
-    monkeypatch.setattr(faiss_index, "PART_BYTES", 2 * 24 * 1500)
     monkeypatch.setattr(approximate, "LARGE_LISTS", 1000)
     found = approximate_lists(cosine_space(mapped, centre=True), 10, folder=tmp_path)
     assert isinstance(found.lists, np.memmap)
-    assert len(list(tmp_path.glob("cells-*.faiss"))) == 3
     np.testing.assert_array_equal(found.lists, inside.lists)
     assert found.recall == inside.recall >= 0.95
+
+
+@pytest.mark.parametrize("dimensions", [32, 33])
+def test_rows_as_short_codes_reach_the_recall_too(dimensions, monkeypatch):
+    monkeypatch.setattr(faiss_index, "CODED_ROWS", 1000)
+    X = np.random.default_rng(2).standard_normal((3000, dimensions)).astype(np.float32)
+    index = Cells.build(cosine_space(X))
+    assert index.coded
+    assert index.index.code_size == 8 + dimensions % 2  # bytes: 4 bits for two dimensions
+    found = approximate_lists(cosine_space(X), 5)
+    assert found.recall >= 0.95
+    true = knn(X, 5)
+    share = np.mean([np.isin(a, b).mean() for a, b in zip(true, found.lists, strict=True)])
+    assert share == pytest.approx(found.recall, abs=0.03)
 
 
 def test_shards_of_a_saved_index_are_rows_of_the_whole(X, tmp_path):

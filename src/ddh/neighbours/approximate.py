@@ -5,8 +5,8 @@ shows the recall that was asked for. Features may be a mapped file: they are rea
 never held whole.
 
 On one machine `approximate_lists` does it all. Over several (Ray, or anything else) the same
-steps are: `Cells.build(space).save(folder)` and `choose_effort` once, `shard_lists` with
-`Cells.open(folder)` wherever there is a processor, for the rows a..b that it was given.
+steps are: `Cells.build(space).save(path)` and `choose_effort` once, `shard_lists` with
+`Cells.open(path)` wherever there is a processor, for the rows a..b that it was given.
 """
 
 import time
@@ -28,8 +28,6 @@ RECALL = 0.95
 SAMPLE = 512
 # Rows that are searched at a time.
 ROWS = 16384
-# Candidates beyond k: the index rounds its rows, the final order is that of float64.
-SPARE = 4
 # Lists of more bytes than this go to a mapped file, where a folder is given.
 LARGE_LISTS = 1 << 30
 
@@ -68,11 +66,11 @@ def approximate_lists(
 ) -> ApproximateLists:
     """Lists by cells (IVF) or, with `graph`, by HNSW; best first.
 
-    Warns when even the largest effort stays below `recall`. Memory: 2 N d bytes for the index
-    and 4 N k for the lists; with `folder` both are mapped files there when they are large.
+    Warns when even the largest effort stays below `recall`. Memory: N d / 4 bytes for the index
+    and 4 N k for the lists; with `folder`, large lists are a mapped file there.
     """
     clock = [time.perf_counter()]
-    index: NeighbourIndex = SmallWorld(space) if graph else Cells.build(space, folder)
+    index: NeighbourIndex = SmallWorld(space) if graph else Cells.build(space)
     clock.append(time.perf_counter())
     choice = choose_effort(space, index, k, recall)
     clock.append(time.perf_counter())
@@ -145,7 +143,8 @@ def exact_rows(space: CosineSpace, rows: NDArray[np.int32], k: int) -> NDArray[n
     Memory: len(rows) times a block of rows in float32.
     """
     units = space.unit_rows(rows).astype(np.float32)
-    kept = min(k + 2 * SPARE + k // 2, len(space) - 1)
+    # a float32 product may confuse the last few: the final order is that of float64
+    kept = min(k + k // 2 + 8, len(space) - 1)
     held = _Held(len(rows), kept)
     for block in pieces(len(space), max(space.dimensions, len(rows))):
         tile = units @ space.unit_rows(block).astype(np.float32).T
@@ -185,19 +184,25 @@ def _search(
     space: CosineSpace, index: NeighbourIndex, rows: NDArray[np.int32], k: int, effort: int
 ) -> NDArray[np.int32]:
     """Lists of some rows, ordered exactly; rows for which too few were found get exact lists."""
-    asked = min(k + 1 + SPARE, len(space))
-    found = index.search(space.unit_rows(rows).astype(np.float32), asked, effort)
+    found = index.candidates(space.unit_rows(rows).astype(np.float32), k + 1, effort)
     others = (found >= 0) & (found != rows[:, None])
-    enough = others.sum(axis=1) >= k
-    lists = np.empty((len(rows), k), np.int32)
-    if enough.any():
-        owner = np.repeat(rows[enough], others[enough].sum(axis=1))
-        lists[enough] = rank(space, owner, found[enough][others[enough]].astype(np.int32), k)
-    short = np.flatnonzero(~enough)
+    keys = np.full(found.shape, -np.inf)
+    owner = np.repeat(rows, others.sum(axis=1))
+    keys[others] = space.order_keys(owner, found[others].astype(np.int32))
+    lists = _best(found, keys, k)
+    short = np.flatnonzero(others.sum(axis=1) < k)
     for at in range(0, len(short), SAMPLE):
         part = short[at : at + SAMPLE]
         lists[part] = exact_rows(space, rows[part], k)
     return lists
+
+
+def _best(found: NDArray[np.int64], keys: NDArray[np.float64], k: int) -> NDArray[np.int32]:
+    """The k columns of the largest keys, best first; of equal keys the smaller number."""
+    best = np.argpartition(-keys, k - 1, axis=1)[:, :k]
+    names = np.take_along_axis(found, best, axis=1)
+    order = np.lexsort((names, -np.take_along_axis(keys, best, axis=1)), axis=1)
+    return np.take_along_axis(names, order, axis=1).astype(np.int32)
 
 
 def _room(images: int, k: int, folder: Path | None) -> NDArray[np.int32]:
