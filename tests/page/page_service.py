@@ -9,13 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from PIL import Image
 
 import ddh.index
 from ddh.images import digits
 
 BITS = 32
-SIDE = 160  # of the files; the digits themselves are 8 x 8
+SIDE = 160  # of the files
 START_SECONDS = 60
 
 
@@ -30,7 +31,7 @@ class Collected:
     labels: list[int]
 
 
-def collect_digits(folder: Path, count: int, epochs: int) -> Collected:
+def collect_digits(folder: Path, count: int, epochs: int, size: int = 32) -> Collected:
     """Write digits as PNG files in folders by class, learn codes for them, and index them."""
     from ddh.hashers import DDH
 
@@ -41,9 +42,10 @@ def collect_digits(folder: Path, count: int, epochs: int) -> Collected:
     for key, pixels in zip(keys, data.images.pixels[..., 0], strict=False):
         path = root / key
         path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(pixels).resize((SIDE, SIDE), Image.Resampling.NEAREST).save(path)
+        framed = Image.fromarray(np.pad(pixels, 1))  # the digits touch the edges of their 8 x 8
+        framed.resize((SIDE, SIDE), Image.Resampling.BICUBIC).save(path)
     files = [str(root / key) for key in keys]
-    model = DDH(bits=BITS, size=32, epochs=epochs, random_state=0).fit(files)
+    model = DDH(bits=BITS, size=size, epochs=epochs, random_state=0).fit(files)
     model.save(folder / "digits.ddh")
     collected = Collected(root, folder / "digits.ddh", folder / "digits.index", keys, labels)
     with ddh.index.open(collected.index, bits=BITS, model_id=model.model_id) as index:

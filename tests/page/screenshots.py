@@ -10,9 +10,9 @@ from page_service import collect_digits, serving
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
-COUNT, EPOCHS = 1797, 30
+COUNT, EPOCHS, SIZE = 1797, 30, 64
 VIEWPORT = {"width": 1400, "height": 860}
-QUERY, POINTED = "3/0013.png", 17
+QUERY, POINTED = "4/0004.png", 17
 
 
 def settled(page: Page) -> None:
@@ -36,9 +36,10 @@ def take(address: str, page: Page, out: Path) -> None:
     save(page, out / "page.png")
     page.goto(f"{address}#/map?colour=label")
     page.locator(".legend li").first.wait_for(timeout=120_000)
-    box = page.locator("canvas").bounding_box()
-    assert box is not None
-    page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + box["height"] * 0.45)
+    for x in range(700, VIEWPORT["width"], 8):  # along a line, until a dot is under the pointer
+        page.mouse.move(x, VIEWPORT["height"] * 0.45)
+        if page.locator(".pointing").count():
+            break
     settled(page)
     save(page, out / "map.png")
 
@@ -49,7 +50,7 @@ def main(out: Path) -> None:
         sys.exit("chromium is needed to take screenshots, and is not installed")
     flags = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        made = collect_digits(Path(folder), COUNT, EPOCHS)
+        made = collect_digits(Path(folder), COUNT, EPOCHS, SIZE)
         own = {"DDH_CACHE": f"{folder}/cache", "DDH_STATE": f"{folder}/state"}
         options = ["--model", str(made.model), "--root", str(made.root)]
         browser = playwright.chromium.launch(executable_path=chromium, args=flags)

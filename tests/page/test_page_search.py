@@ -59,8 +59,9 @@ def test_upload_searches_and_its_code_becomes_the_address(page, collected):
     assert page.locator(".asked-picture img").get_attribute("src").startswith("blob:")
 
 
-@pytest.mark.parametrize("way", ["paste", "drop"])
-def test_paste_and_drop(page, collected, way):
+@pytest.mark.parametrize(("way", "view"), [("paste", "Search"), ("drop", "Jobs")])
+def test_paste_and_drop_anywhere(page, collected, way, view):
+    page.locator(".tabs").get_by_role("link", name=view).click()
     picture = base64.b64encode((collected.root / collected.keys[5]).read_bytes()).decode()
     page.evaluate(
         """([way, picture]) => {
@@ -203,6 +204,10 @@ def test_everything_with_the_keyboard_alone(page):
     page.keyboard.press("Enter")
     wait_for_search(page)
     assert distances(page)[0] == 0
+    expect(page.locator(f"{CARDS} a").first).to_be_focused()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog")).to_be_visible()
 
 
 def test_hostile_keys_stay_text(open_page, address):

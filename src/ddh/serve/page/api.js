@@ -8,6 +8,9 @@ export class ServiceError extends Error {
   }
 }
 
+/** The service did not answer at all. */
+export class ServiceGone extends Error {}
+
 /** Tells the shell of the page: "gone" (no answer at all), "locked" (a token is needed), "busy". */
 export const service = new EventTarget();
 
@@ -19,7 +22,7 @@ function busy(change) {
 
 /** Whether the shell has already told the person about this error. */
 export const isTold = (error) =>
-  error.name === "AbortError" || error instanceof TypeError || error.status === 401;
+  error.name === "AbortError" || error instanceof ServiceGone || error.status === 401;
 
 async function send(path, { json, form, method, headers = {}, signal } = {}) {
   const options = { method: method ?? (json || form ? "POST" : "GET"), headers: { ...headers }, signal };
@@ -33,8 +36,9 @@ async function send(path, { json, form, method, headers = {}, signal } = {}) {
   try {
     return await fetch(path, options);
   } catch (error) {
-    if (error.name !== "AbortError") service.dispatchEvent(new Event("gone"));
-    throw error;
+    if (error.name === "AbortError") throw error;
+    service.dispatchEvent(new Event("gone"));
+    throw new ServiceGone("The service does not answer.");
   } finally {
     busy(-1);
   }

@@ -1,6 +1,6 @@
 // The page's shell: which view is open, the state of the service, the token and the theme.
 
-import { ask, openSession, service } from "./api.js";
+import { ask, isTold, openSession, service } from "./api.js";
 import { DuplicatesView } from "./duplicates.js";
 import { h, icon } from "./dom.js";
 import { isCode } from "./codes.js";
@@ -25,7 +25,12 @@ const app = {
 
   /** Ask for the state of the service, then show the open view anew. */
   async refresh() {
-    app.health = await ask("health");
+    try {
+      app.health = await ask("health");
+    } catch (error) {
+      if (!isTold(error)) say(error.message);
+      return;
+    }
     const { name, rows, bits } = app.health;
     place.collection.replaceChildren(h("strong", {}, name), ` ${rows.toLocaleString()} pictures`,
       h("span", { class: "wide" }, ` · codes of ${bits} bits`));
@@ -61,14 +66,25 @@ function searchView() {
   return (app.views.search ??= new SearchView(app));
 }
 
+/** Do something in the search, which is opened first where another view is open. */
+function inSearch(act) {
+  const view = searchView();
+  if (app.open === view) {
+    act(view);
+    return;
+  }
+  window.addEventListener("hashchange", () => act(view), { once: true }); // after show(), which listens longer
+  location.hash = "#/search";
+}
+
 function takePicture(file) {
   if (!app.health || !file) return;
-  if (app.health.images) searchView().searchPicture(file);
+  if (app.health.images) inSearch((view) => view.searchPicture(file));
   else say("No model at hand: this service searches by key or code only.");
 }
 
 function takeText(text) {
-  if (app.health && isCode(text, app.health.bits)) searchView().find(text);
+  if (app.health && isCode(text, app.health.bits)) inSearch((view) => view.find(text));
 }
 
 /** Words at the top of the page; an empty text takes them away. */
@@ -139,8 +155,7 @@ function listen() {
     const typing = event.target.closest?.("input:not([type=range], [type=checkbox]), textarea, select, dialog");
     if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
-    if (app.open !== app.views.search) location.hash = "#/search";
-    requestAnimationFrame(() => searchView().focusField());
+    if (app.health) inSearch((view) => view.focusField());
   });
   listenForPictures(takePicture, takeText);
 }
@@ -173,7 +188,7 @@ function start() {
     h("a", { href: `#/${name}`, "data-view": name }, icon(name), h("span", {}, title))));
   buildTheme();
   listen();
-  app.refresh().catch(() => {}); // the shell has said what is wrong
+  app.refresh();
 }
 
 start();

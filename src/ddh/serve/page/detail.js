@@ -16,7 +16,11 @@ dialog.addEventListener("keydown", (event) => {
   const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
   if (step) move(step);
 });
-window.addEventListener("hashchange", () => dialog.open && dialog.close());
+window.addEventListener("hashchange", () => {
+  if (!dialog.open) return;
+  shown.closed = null; // another view is open: the focus stays with it
+  dialog.close();
+});
 
 const searchFrom = (item) => route("search", { key: item.key });
 

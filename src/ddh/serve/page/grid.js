@@ -122,6 +122,7 @@ export class PictureGrid {
   }
 
   clear() {
+    this.refocus = this.list.contains(document.activeElement) && document.activeElement.matches(":focus-visible");
     this.fresh = false;
     this.end.textContent = "";
     this.items = [];
@@ -138,7 +139,9 @@ export class PictureGrid {
     const cards = items.map((item, i) => card(item, this.bits, this.callbacks.address(item), () => this.callbacks.open(start + i)));
     cards.forEach((element, i) => this.places.set(element, start + i));
     this.list.append(...cards);
-    if (start === 0 && cards.length) this.makeCurrent(cards[0]);
+    if (start > 0 || !cards.length) return;
+    this.makeCurrent(cards[0]);
+    if (this.refocus) this.focus(0); // the keyboard was in the grid before, and stays there
   }
 
   indexOf(element) {

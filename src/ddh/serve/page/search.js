@@ -7,7 +7,7 @@ import { commands, h, notice } from "./dom.js";
 import { Filters, readFilters } from "./filters.js";
 import { PictureGrid } from "./grid.js";
 import { QueryPanel } from "./query.js";
-import { current, go, route } from "./router.js";
+import { go, route } from "./router.js";
 import { shortName, thumbnail } from "./thumbnail.js";
 
 const PAGE = 48;
@@ -223,7 +223,6 @@ export class SearchView {
 
   /** A picture from outside: encoded once by the service; from then on its code is the query. */
   async searchPicture(file) {
-    if (current(["search"]).name !== "search") go("search");
     if (!file.type.startsWith("image/")) {
       return this.complain(`${file.name} is not a picture.`);
     }
@@ -244,7 +243,7 @@ export class SearchView {
       const answer = page(await ask("search", { form, signal: uploading.signal }), 0);
       this.keepUpload(answer, upload, { radius, folder, where });
     } catch (error) {
-      this.failed(error);
+      if (!uploading.signal.aborted) this.failed(error);
     }
     return undefined;
   }
