@@ -60,7 +60,25 @@ def test_work_that_fails_is_told_to_all_and_ends_nothing():
                 await batcher.ask("bad")
             return await batcher.ask("good")
 
-    assert asyncio.run(main()) == "good"
+    assert asyncio.run(asyncio.wait_for(main(), 10)) == "good"
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_no_question_is_forgotten(workers):
+    """Questions that come at every moment, also just when a worker runs out of work."""
+
+    async def main():
+        with ThreadPoolExecutor(workers) as threads:
+            batcher = Batcher(list, threads, together=2, waiting=1000, workers=workers)
+
+            async def ask_on(first):
+                for question in range(first, first + 200):
+                    assert await batcher.ask(question) == question
+
+            await asyncio.gather(*(ask_on(1000 * i) for i in range(5)))
+            await batcher.finish()
+
+    asyncio.run(asyncio.wait_for(main(), 20))
 
 
 def test_the_cache_is_bounded_and_throws_the_oldest_away(tmp_path):

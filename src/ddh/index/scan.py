@@ -4,6 +4,7 @@ Slots are rows of the code array; every answer is ordered by distance, then by s
 """
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ Slots = NDArray[np.int64]
 
 CHUNK_ROWS = 1 << 20  # gathered at once: 8 MB of 64-bit codes
 DEEPEST = 1 << 16  # of neighbours asked for to get past deleted ones
+FEW_BYTES = 160 << 20  # compared: some milliseconds, for which threads are not worth starting
 
 
 class Tombstones:
@@ -49,14 +51,14 @@ def nearest(queries: Codes, codes: Codes, k: int, out: Tombstones) -> Neighbours
     """
     k = min(k, out.slots - out.dead)
     if not out.dead or not k or not len(queries):
-        return search(queries, codes, max(k, 1), None) if k else _nothing(len(queries))
+        return search(queries, codes, k, _threads(queries, codes)) if k else _nothing(len(queries))
     if out.dead > out.slots // 2:
         return nearest_among(queries, codes, k, out.live())
     distances = np.empty((len(queries), k), np.int32)
     slots = np.empty((len(queries), k), np.int64)
     todo, depth = np.arange(len(queries)), k + min(k, out.dead)
     while len(todo) and depth <= max(DEEPEST, 2 * k):
-        found = search(queries[todo], codes, depth)
+        found = search(queries[todo], codes, depth, _threads(todo, codes))
         alive = ~out.at(found.indices)
         enough = alive.sum(axis=1) >= k
         first = alive[enough] & (alive[enough].cumsum(axis=1) <= k)
@@ -66,6 +68,10 @@ def nearest(queries: Codes, codes: Codes, k: int, out: Tombstones) -> Neighbours
     if len(todo):
         distances[todo], slots[todo] = nearest_among(queries[todo], codes, k, out.live())
     return Neighbours(distances, slots)
+
+
+def _threads(queries: NDArray[Any], codes: Codes) -> int | None:
+    return 1 if len(queries) * codes.nbytes <= FEW_BYTES else None
 
 
 def nearest_among(queries: Codes, codes: Codes, k: int, among: Iterable[Slots]) -> Neighbours:

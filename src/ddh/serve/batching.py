@@ -17,11 +17,11 @@ class Busy(DDHError):
 
 
 class Batcher(Generic[Question, Answer]):
-    """Collects what is asked while the last batch is worked on, then works on all of it at once.
+    """Collects what is asked while all workers are busy, then works on all of it at once.
 
-    `work` runs in `executor` and gives one answer for each question, in their order; an answer
-    that is an exception is raised to the one who asked. A single question waits for nothing.
-    Used from one event loop.
+    `work` runs in `executor`, in up to `workers` batches side by side, and gives one answer for
+    each question, in their order; an answer that is an exception is raised to the one who asked.
+    A question that finds a worker free waits for nothing. Used from one event loop.
     """
 
     def __init__(
@@ -31,11 +31,12 @@ class Batcher(Generic[Question, Answer]):
         *,
         together: int,
         waiting: int,
+        workers: int = 1,
     ) -> None:
         self._work, self._executor = work, executor
-        self._together, self._most_waiting = together, waiting
+        self._together, self._most_waiting, self._workers = together, waiting, workers
         self._waiting: deque[tuple[Question, asyncio.Future[Answer]]] = deque()
-        self._running: asyncio.Task[None] | None = None
+        self._running: set[asyncio.Task[None]] = set()
 
     async def ask(self, question: Question) -> Answer:
         """The answer to one question; raises `Busy` where too many wait already."""
@@ -43,28 +44,32 @@ class Batcher(Generic[Question, Answer]):
             raise Busy("too many questions are waiting: ask again in a moment")
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting.append((question, answer))
-        if self._running is None:
-            self._running = asyncio.create_task(self._run())
+        if len(self._running) < self._workers:
+            worker = asyncio.create_task(self._run())
+            self._running.add(worker)
         return await answer
 
     async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
         try:
             while batch := self._next_batch():
-                questions = [question for question, _ in batch]
-                try:
-                    answers = await loop.run_in_executor(self._executor, self._work, questions)
-                except Exception as error:
-                    answers = [error] * len(batch)
-                for (_, waits), answer in zip(batch, answers, strict=True):
-                    if waits.done():  # the one who asked has gone
-                        continue
-                    if isinstance(answer, Exception):
-                        waits.set_exception(answer)
-                    else:
-                        waits.set_result(answer)
-        finally:
-            self._running = None
+                await self._work_on(batch)
+        finally:  # at once: a question that comes now must find the worker free
+            self._running.discard(asyncio.current_task())  # type: ignore[arg-type]
+
+    async def _work_on(self, batch: list[tuple[Question, "asyncio.Future[Answer]"]]) -> None:
+        questions = [question for question, _ in batch]
+        loop = asyncio.get_running_loop()
+        try:
+            answers = await loop.run_in_executor(self._executor, self._work, questions)
+        except Exception as error:
+            answers = [error] * len(batch)
+        for (_, waits), answer in zip(batch, answers, strict=True):
+            if waits.done():  # the one who asked has gone
+                continue
+            if isinstance(answer, Exception):
+                waits.set_exception(answer)
+            else:
+                waits.set_result(answer)
 
     def _next_batch(self) -> list[tuple[Question, "asyncio.Future[Answer]"]]:
         batch: list[tuple[Question, asyncio.Future[Answer]]] = []
@@ -76,5 +81,5 @@ class Batcher(Generic[Question, Answer]):
 
     async def finish(self) -> None:
         """Wait until everything that was asked has been answered."""
-        while self._running is not None:
-            await asyncio.wait([self._running])
+        while self._running:
+            await asyncio.wait(self._running)

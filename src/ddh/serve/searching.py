@@ -5,6 +5,7 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -40,32 +41,42 @@ class Search:
 
 
 class Searcher:
-    """Answers searches of one index as JSON."""
+    """Answers searches as JSON, by handles of one index that threads take in turn."""
 
-    def __init__(self, index: Index, pictures: Pictures, settings: Settings) -> None:
-        self._index, self._pictures, self._settings = index, pictures, settings
+    def __init__(self, handles: Sequence[Index], pictures: Pictures, settings: Settings) -> None:
+        self._bits, self._pictures, self._settings = handles[0].bits, pictures, settings
+        self._free: SimpleQueue[Index] = SimpleQueue()
+        for handle in handles:
+            self._free.put(handle)
 
     def plan(self, asked: Asked, code: Code | None = None) -> Search:
         """A checked search, by `code` or by what the question names."""
         limits, key = self._settings, None
         if isinstance(asked, Question):
             key = None if asked.key is None else check_text(asked.key, "a key")
-            code = None if asked.code is None else parse_code(asked.code, self._index.bits)
+            code = None if asked.code is None else parse_code(asked.code, self._bits)
         if asked.k > limits.most_results:
             raise InputError(f"k is at most {limits.most_results}, not {asked.k}")
         if asked.offset + asked.k > limits.deepest_result:
             raise InputError(f"offset + k is at most {limits.deepest_result}: narrow the search")
-        if asked.radius is not None and asked.radius > self._index.bits:
-            raise InputError(f"the radius is at most {self._index.bits} bits, not {asked.radius}")
+        if asked.radius is not None and asked.radius > self._bits:
+            raise InputError(f"the radius is at most {self._bits} bits, not {asked.radius}")
         make_filter(asked.where, asked.folder or None)  # refuses what no engine can compare
         way = (json.dumps(asked.where, sort_keys=True) if asked.where else "", asked.folder or None)
         return Search(code, key, asked.k, asked.offset, asked.radius, way)
 
     def answer(self, searches: Sequence[Search]) -> list[bytes | Exception]:
         """Each search's answer as JSON, or what is wrong with it; runs in a worker thread."""
+        index = self._free.get()
+        try:
+            return self._answer(index, searches)
+        finally:
+            self._free.put(index)
+
+    def _answer(self, index: Index, searches: Sequence[Search]) -> list[bytes | Exception]:
         started = time.perf_counter()
         answers: list[bytes | Exception] = [DDHError("not searched")] * len(searches)
-        codes = self._codes(searches)
+        codes = _codes(index, searches)
         groups: dict[tuple[int, Any], list[int]] = defaultdict(list)
         for place, (search, code) in enumerate(zip(searches, codes, strict=True)):
             if code is None:
@@ -77,24 +88,13 @@ class Searcher:
                 [code for code in map(codes.__getitem__, places) if code is not None]
             )
             try:
-                found = self._nearest(queries, depth, way)
+                found = _nearest(index, queries, depth, way)
             except DDHError as error:
                 for place in places:
                     answers[place] = error
                 continue
             self._write(answers, searches, codes, dict(zip(places, found, strict=True)), started)
         return answers
-
-    def _codes(self, searches: Sequence[Search]) -> list[Code | None]:
-        keys = [search.key for search in searches if search.key is not None]
-        rows = {row.key: row.code for row in self._index.get_many(keys)} if keys else {}
-        return [s.code if s.key is None else rows.get(s.key) for s in searches]
-
-    def _nearest(self, queries: Code, depth: int, way: tuple[str, str | None]) -> list[list[Hit]]:
-        where, folder = way
-        return self._index.search(
-            queries, depth, where=json.loads(where) if where else None, folder=folder
-        )
 
     def _write(
         self,
@@ -112,7 +112,7 @@ class Searcher:
             page, more = self._page(search, hits)
             document = {
                 "query": {
-                    "code": code.tobytes().hex(), "bits": self._index.bits, "key": search.key
+                    "code": code.tobytes().hex(), "bits": self._bits, "key": search.key
                 },
                 "results": [self._pictures.result(hit) for hit in page],
                 "more": more,
@@ -127,3 +127,16 @@ class Searcher:
         end = search.offset + search.k
         more = len(hits) > end and end < self._settings.deepest_result
         return hits[search.offset : end], more
+
+
+def _codes(index: Index, searches: Sequence[Search]) -> list[Code | None]:
+    keys = [search.key for search in searches if search.key is not None]
+    rows = {row.key: row.code for row in index.get_many(keys)} if keys else {}
+    return [s.code if s.key is None else rows.get(s.key) for s in searches]
+
+
+def _nearest(
+    index: Index, queries: Code, depth: int, way: tuple[str, str | None]
+) -> list[list[Hit]]:
+    where, folder = way
+    return index.search(queries, depth, where=json.loads(where) if where else None, folder=folder)

@@ -26,6 +26,7 @@ from ddh.serve.survey import Surveyor
 from ddh.serve.thumbnails import Thumbnails
 from ddh.serve.writing import Rows
 
+SEARCHERS = 2  # while one waits for rows, the other compares codes
 SEARCHED_TOGETHER = 64
 ENCODED_TOGETHER = 16
 PICTURE_THREADS = 2
@@ -37,26 +38,29 @@ Result = TypeVar("Result")
 class Service:
     """One index and everything that is needed to answer for it. `close` ends it.
 
-    Reading and writing have each a handle of the index of their own, so that a search never waits
-    for a write to reach the disk (Milvus, which has no such waits, shares one).
+    Searching, writing and everything else have handles of the index of their own, because calls of
+    one handle take turns: a search waits neither for a write to reach the disk nor for another
+    search's rows (a Milvus client, which does not make others wait, is shared).
     """
 
     def __init__(self, location: str, settings: Settings) -> None:
         self.settings, self.metrics = settings, Metrics()
         self.index = ddh.index.open(location, create=False)
-        own = self.index.engine != "milvus"
-        self.writer = ddh.index.open(location, create=False) if own else self.index
+        self._handles = [self.index]
+        if self.index.engine != "milvus":
+            self._handles += [ddh.index.open(location, create=False) for _ in range(1 + SEARCHERS)]
+        self.writer, *searching = self._handles[1:] or [self.index] * (1 + SEARCHERS)
         collection = Collection(self.index)
         self.name = index_name(location, self.index.engine)
         self.pictures = Pictures(_folder(settings.root, "root") or collection.root)
         cache = DiskCache(settings.cache_folder() / "thumbnails", settings.cache_bytes)
         self.thumbnails = Thumbnails(cache, Limits())
         self.encoder = self._encoder(settings.model or collection.model)
-        self.searcher = Searcher(self.index, self.pictures, settings)
+        self.searcher = Searcher(searching, self.pictures, settings)
         self._threads = {
             name: ThreadPoolExecutor(size, thread_name_prefix=f"ddh-{name}")
             for name, size in (
-                ("search", 1), ("model", 1), ("write", 1), ("pictures", PICTURE_THREADS),
+                ("search", SEARCHERS), ("model", 1), ("write", 1), ("pictures", PICTURE_THREADS),
                 ("survey", 1), ("duplicates", 1), ("map", 1),
             )
         }  # fmt: skip
@@ -70,6 +74,7 @@ class Service:
             self._threads["search"],
             together=SEARCHED_TOGETHER,
             waiting=settings.waiting_queries,
+            workers=SEARCHERS,
         )
         self._encodings: Batcher[bytes, Code] | None = None
         if self.encoder is not None:
@@ -151,8 +156,8 @@ class Service:
         self.maps.stop()
         for threads in self._threads.values():
             threads.shutdown(wait=True, cancel_futures=True)
-        self.index.close()
-        self.writer.close()
+        for handle in self._handles:
+            handle.close()
 
 
 def _folder(path: Path | None, option: str) -> Path | None:
