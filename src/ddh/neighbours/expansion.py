@@ -55,8 +55,8 @@ def approximate_labels(
 ) -> tuple[sparse.csr_array, Approximation]:
     """S from approximate neighbours, and a report of what the approximation cost.
 
-    Features may be a mapped file of any size: they are read in blocks. With `folder` a large
-    index and large lists are mapped files there. Memory: that of `knn` and of `expand`.
+    Features may be a mapped file of any size: they are read in blocks. With `folder` large
+    lists are a mapped file there. Memory: that of `knn` and of `expand`.
     """
     space = cosine_space(features, centre=centre)
     found = approximate_lists(space, check_k(k1, len(space)), recall=recall, folder=folder)

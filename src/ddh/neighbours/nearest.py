@@ -41,11 +41,11 @@ def knn(
     everything. The lists are those of float64 arithmetic, equal rows included. `features` may
     be of any real type and memory-mapped; `centre` subtracts their mean first; `device` may
     name a GPU ("cuda"). `approximate` trades exactness for time at large N: an index of faiss,
-    searched with enough effort for a `recall` on a sample, which is checked; with `folder` a large
-    index and large lists are mapped files there.
+    searched with enough effort for a `recall` on a sample, which is checked; with `folder` large
+    lists are a mapped file there.
 
     Memory: features once more as float32, 56 k + 600 bytes an image, and some tiles; with
-    `approximate`, features once more as float16 and 4 k bytes an image, or with `folder` 2 GB.
+    `approximate`, dimensions / 4 + 4 k bytes an image, and some blocks.
     """
     space = cosine_space(features, centre=centre)
     how: dict[str, Any] = {"approximate": approximate, "recall": recall, "folder": folder}
