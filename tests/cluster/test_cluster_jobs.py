@@ -41,9 +41,9 @@ from ddh.neighbours.approximate import approximate_lists
 
 BITS = 48
 NODE = {"num_cpus": 1, "object_store_memory": 100 << 20, "include_dashboard": False}
-# A node counts as dead after three seconds without an answer, in place of fifteen.
+# A dead node is noticed after five seconds; a slow one is left alone.
 HEALTH = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 1000,
-          "health_check_timeout_ms": 2000, "health_check_failure_threshold": 3}  # fmt: skip
+          "health_check_timeout_ms": 10000, "health_check_failure_threshold": 5}  # fmt: skip
 
 
 class TwoNodes:
@@ -106,7 +106,11 @@ def job_on(nodes: TwoNodes, **options: Any) -> Cluster:
 
 
 def rows_of(location: str) -> list[tuple[str, bytes]]:
-    with ddh.index.open(location, create=False) as index:
+    try:
+        opened = ddh.index.open(location, create=False)
+    except DDHError:  # Milvus Lite sends a channel away that was silent for long; a new one is fine
+        opened = ddh.index.open(location, create=False)
+    with opened as index:
         return [(row.key, row.code.tobytes()) for row in index.items()]
 
 
@@ -338,7 +342,6 @@ def test_labels_of_a_cluster_are_those_of_one_machine(two_nodes, tmp_path):
     features = rng.normal(size=(40, 16))[rng.integers(0, 40, 3000)] + rng.normal(size=(3000, 16))
     np.save(tmp_path / "features.npy", features.astype(np.float32))
     mapped = np.load(tmp_path / "features.npy", mmap_mode="r")
-    (tmp_path / "work").mkdir()
     with connect(two_nodes.address):
         S, report = labels_on_cluster(
             tmp_path / "features.npy", 10, 4,

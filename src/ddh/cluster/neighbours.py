@@ -58,8 +58,8 @@ def lists_on_cluster(
 ) -> ApproximateLists:
     """The k nearest rows of each row of a .npy file, approximately, best first.
 
-    The file and `folder`, where the index and the lists go, lie where all nodes see them. Memory
-    of a node: 8 bytes an image, and what is mapped of the index (2 d bytes an image on disk).
+    The file and `folder`, where the index and the lists go, lie where all nodes see them. Memory:
+    that of the index for each CPU of a node, and 8 bytes an image for the node.
     """
     space = _open_space(features, centre)
     return _lists(space, features, k, address, folder, recall, shard_rows)
@@ -80,10 +80,11 @@ def _lists(
     recall: float,
     shard_rows: int,
 ) -> ApproximateLists:
-    k, cells = check_k(k, len(space)), folder.resolve() / "cells"
+    k, cells = check_k(k, len(space)), folder.resolve() / "cells.faiss"
     clock = [time.perf_counter()]
-    Cells.build(space, folder).save(cells)
-    index = Cells.open(cells)
+    index = Cells.build(space)
+    folder.mkdir(parents=True, exist_ok=True)
+    index.save(cells)
     clock.append(time.perf_counter())
     choice = choose_effort(space, index, k, recall)
     clock.append(time.perf_counter())
