@@ -228,8 +228,9 @@ class SharedBatchNorm(nn.BatchNorm2d):
     def forward(self, input: Tensor) -> Tensor:
         if not self.training:
             return super().forward(input)
-        count = input.new_full((1,), input.numel() / input.shape[1])
-        sums = torch.cat([input.sum(dim=(0, 2, 3)), input.square().sum(dim=(0, 2, 3)), count])
+        wide = input.to(torch.promote_types(input.dtype, torch.float32))
+        count = wide.new_full((1,), input.numel() / input.shape[1])
+        sums = torch.cat([wide.sum(dim=(0, 2, 3)), wide.square().sum(dim=(0, 2, 3)), count])
         totals = _Sum.apply(sums.double())
         n = totals[-1].detach()
         mean, square = (totals[:-1] / n).chunk(2)
@@ -237,8 +238,8 @@ class SharedBatchNorm(nn.BatchNorm2d):
         self._remember(mean.detach(), variance.detach() * n / (n - 1).clamp(min=1))
         scale = (variance + self.eps).rsqrt()
         shape = (1, -1, 1, 1)
-        normal = (input - mean.to(input.dtype).view(shape)) * scale.to(input.dtype).view(shape)
-        return normal * self.weight.view(shape) + self.bias.view(shape)
+        normal = (wide - mean.to(wide.dtype).view(shape)) * scale.to(wide.dtype).view(shape)
+        return (normal * self.weight.view(shape) + self.bias.view(shape)).to(input.dtype)
 
     @torch.no_grad()
     def _remember(self, mean: Tensor, variance: Tensor) -> None:
