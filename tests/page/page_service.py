@@ -31,7 +31,9 @@ class Collected:
     labels: list[int]
 
 
-def collect_digits(folder: Path, count: int, epochs: int, size: int = 32) -> Collected:
+def collect_digits(
+    folder: Path, count: int, *, epochs: int, size: int = 32, bits: int = BITS
+) -> Collected:
     """Write digits as PNG files in folders by class, learn codes for them, and index them."""
     from ddh.hashers import DDH
 
@@ -45,10 +47,10 @@ def collect_digits(folder: Path, count: int, epochs: int, size: int = 32) -> Col
         framed = Image.fromarray(np.pad(pixels, 1))  # the digits touch the edges of their 8 x 8
         framed.resize((SIDE, SIDE), Image.Resampling.BICUBIC).save(path)
     files = [str(root / key) for key in keys]
-    model = DDH(bits=BITS, size=size, epochs=epochs, random_state=0).fit(files)
+    model = DDH(bits=bits, size=size, epochs=epochs, random_state=0).fit(files)
     model.save(folder / "digits.ddh")
     collected = Collected(root, folder / "digits.ddh", folder / "digits.index", keys, labels)
-    with ddh.index.open(collected.index, bits=BITS, model_id=model.model_id) as index:
+    with ddh.index.open(collected.index, bits=bits, model_id=model.model_id) as index:
         parity = ["odd" if label % 2 else "even" for label in labels]
         metadata = [
             {"label": label, "parity": each} for label, each in zip(labels, parity, strict=True)

@@ -10,8 +10,8 @@ from page_service import collect_digits, serving
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
-COUNT, EPOCHS, SIZE = 1797, 30, 64
-VIEWPORT = {"width": 1400, "height": 860}
+COUNT, EPOCHS, SIZE, BITS = 1797, 30, 64, 64
+VIEWPORT = {"width": 1400, "height": 940}
 QUERY, POINTED = "4/0004.png", 17
 
 
@@ -27,6 +27,15 @@ def save(page: Page, path: Path) -> None:
     print(f"{path}: {path.stat().st_size / 1000:.0f} kB")
 
 
+def point_at_a_dot(page: Page) -> None:
+    """Move the pointer along lines through the map until there is a dot under it."""
+    for y in range(VIEWPORT["height"] // 3, VIEWPORT["height"], 60):
+        for x in range(VIEWPORT["width"] // 2, VIEWPORT["width"] - 100, 8):
+            page.mouse.move(x, y)
+            if page.locator(".pointing").count():
+                return
+
+
 def take(address: str, page: Page, out: Path) -> None:
     """The search with a result pointed at, and the map."""
     page.goto(f"{address}#/search?key={QUERY.replace('/', '%2F')}")
@@ -36,10 +45,7 @@ def take(address: str, page: Page, out: Path) -> None:
     save(page, out / "page.png")
     page.goto(f"{address}#/map?colour=label")
     page.locator(".legend li").first.wait_for(timeout=120_000)
-    for x in range(700, VIEWPORT["width"], 8):  # along a line, until a dot is under the pointer
-        page.mouse.move(x, VIEWPORT["height"] * 0.45)
-        if page.locator(".pointing").count():
-            break
+    point_at_a_dot(page)
     settled(page)
     save(page, out / "map.png")
 
@@ -50,7 +56,7 @@ def main(out: Path) -> None:
         sys.exit("chromium is needed to take screenshots, and is not installed")
     flags = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        made = collect_digits(Path(folder), COUNT, EPOCHS, SIZE)
+        made = collect_digits(Path(folder), COUNT, epochs=EPOCHS, size=SIZE, bits=BITS)
         own = {"DDH_CACHE": f"{folder}/cache", "DDH_STATE": f"{folder}/state"}
         options = ["--model", str(made.model), "--root", str(made.root)]
         browser = playwright.chromium.launch(executable_path=chromium, args=flags)

@@ -3,6 +3,7 @@
 import { ask, askBytes, isTold } from "./api.js";
 import { h, iconButton, notice } from "./dom.js";
 import { listenToHands } from "./hands.js";
+import { densestPlaces } from "./heaps.js";
 import { categoryColour, css, themeColour } from "./palette.js";
 import { Places } from "./places.js";
 import { current, go } from "./router.js";
@@ -151,7 +152,7 @@ export class MapView {
     this.bitSaid.textContent = String(shown);
     const of = new Uint8Array(n);
     for (let i = 0; i < n; i += 1) of[i] = (this.codes[i * bytes + (shown >> 3)] >> (7 - (shown & 7))) & 1;
-    return { of, names: [`bit ${shown} is 0`, `bit ${shown} is 1`], colours: [categoryColour(0), categoryColour(1)], centres: [] };
+    return { of, names: [`bit ${shown} is 0`, `bit ${shown} is 1`], colours: [categoryColour(0), categoryColour(1)], places: [] };
   }
 
   drawLegend() {
@@ -191,10 +192,10 @@ export class MapView {
 
   /** What lies on top of the dots: names where most pictures of a category lie, a ring where one points. */
   drawAbove(context, ratio) {
-    const { names, centres: spots } = this.shades;
+    const { names, places } = this.shades;
     context.save();
     context.scale(ratio, ratio);
-    if (names.length <= NAMED) this.drawNames(context, names, spots);
+    if (names.length <= NAMED) this.drawNames(context, names, places);
     if (this.pointed >= 0) this.drawRing(context, ...this.scatter.toScreen(this.xy[2 * this.pointed], this.xy[2 * this.pointed + 1]));
     context.restore();
   }
@@ -208,7 +209,7 @@ export class MapView {
   }
 
   /** A name that would lie on another one is left out; closer by there is room for it. */
-  drawNames(context, names, spots) {
+  drawNames(context, names, places) {
     context.font = "600 13px system-ui, sans-serif";
     context.textAlign = "center";
     context.textBaseline = "middle";
@@ -218,8 +219,8 @@ export class MapView {
     context.fillStyle = this.ink.text;
     const drawn = [];
     names.forEach((name, i) => {
-      if (!spots[i] || (this.lit !== null && this.lit !== i)) return;
-      const [x, y] = this.scatter.toScreen(...spots[i]);
+      if (!places[i] || (this.lit !== null && this.lit !== i)) return;
+      const [x, y] = this.scatter.toScreen(...places[i]);
       const half = context.measureText(name).width / 2 + 4;
       if (drawn.some((other) => Math.abs(other.y - y) < 18 && Math.abs(other.x - x) < other.half + half)) return;
       drawn.push({ x, y, half });
@@ -303,23 +304,11 @@ export class MapView {
   }
 }
 
-/** Categories by name (2 before 10), each with a colour and its middle on the map. */
+/** Categories by name (2 before 10), each with a colour and its place on the map. */
 function inOrder(categories, of, xy) {
   const order = categories.map((_, i) => i).sort((a, b) => categories[a].localeCompare(categories[b], undefined, { numeric: true }));
   const rank = new Uint8Array(256).fill(NONE);
   order.forEach((category, at) => { rank[category] = at; });
   const ranked = of.map((category) => rank[category]);
-  return { of: ranked, names: order.map((i) => categories[i]), colours: order.map((_, at) => categoryColour(at)), centres: centres(xy, ranked, order.length) };
-}
-
-/** The middle of each category: the median of its coordinates, which outliers do not move. */
-function centres(xy, of, n) {
-  const members = Array.from({ length: n }, () => [[], []]);
-  of.forEach((value, i) => {
-    if (value === NONE || value >= n) return;
-    members[value][0].push(xy[2 * i]);
-    members[value][1].push(xy[2 * i + 1]);
-  });
-  const median = (values) => values.sort((a, b) => a - b)[values.length >> 1];
-  return members.map(([xs, ys]) => (xs.length ? [median(xs), median(ys)] : null));
+  return { of: ranked, names: order.map((i) => categories[i]), colours: order.map((_, at) => categoryColour(at)), places: densestPlaces(xy, ranked, order.length) };
 }
