@@ -129,6 +129,15 @@ def test_without_torchrun_a_process_is_alone():
         raise InputError("wrong")
 
 
+def test_a_mapped_file_of_half_precision_is_as_good_as_memory(tmp_path):
+    X = features()[0].astype(np.float16)
+    np.save(tmp_path / "X.npy", X)
+    model = ddh.DDH(bits=8, epochs=2, device="cpu")
+    inside = model.fit(X.astype(np.float32)).hash_weight_
+    mapped = model.fit(np.load(tmp_path / "X.npy", mmap_mode="r")).hash_weight_
+    assert np.array_equal(inside, mapped)
+
+
 class Store(dict):
     """A key-value store as torch's, within one process."""
 

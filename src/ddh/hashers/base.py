@@ -42,9 +42,12 @@ def sgn(values: NDArray[Any]) -> NDArray[np.int8]:
 
 
 def check_features(
-    X: ArrayLike, *, columns: int | None = None, least_rows: int = 1
+    X: ArrayLike, *, columns: int | None = None, least_rows: int = 1, half: bool = False
 ) -> NDArray[np.floating]:
-    """A finite 2-D float32 or float64 array, or an error that says what is wrong."""
+    """A finite 2-D float32 or float64 array, or an error that says what is wrong.
+
+    With `half` float16 is left as it is. A mapped file that needs no conversion stays on disk.
+    """
     array = np.asarray(X)
     if array.ndim != 2:
         raise InputError(
@@ -57,9 +60,10 @@ def check_features(
         raise InputError(f"{least_rows} or more rows of features are needed, got {array.shape}")
     if columns is not None and array.shape[1] != columns:
         raise InputError(f"the model was fitted on {columns} dimensions, got {array.shape[1]}")
-    if array.dtype not in (np.float32, np.float64):
+    if array.dtype not in (np.float32, np.float64) and not (half and array.dtype == np.float16):
         array = array.astype(np.float32 if array.dtype == np.float16 else np.float64)
-    bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
+    blocks = (array[start : start + BATCH_ROWS] for start in range(0, len(array), BATCH_ROWS))
+    bad = np.flatnonzero(np.concatenate([~np.isfinite(block).all(axis=1) for block in blocks]))
     if bad.size:
         raise InputError(
             f"features hold NaN or infinity in {bad.size} row(s), the first is row {bad[0]}; "

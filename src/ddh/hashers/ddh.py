@@ -216,7 +216,9 @@ class DDH(ImageHasher):
             raise InputError("pretraining needs pictures, not features")
         if self.depth != "head":
             raise InputError(f"depth {self.depth!r} trains a network: fit on images, not features")
-        values = check_features(X, least_rows=2).astype(np.float32, copy=False)
+        values = check_features(X, least_rows=2, half=True)
+        if values.dtype != np.float16:  # a mapped file of float16 is read as it is needed
+            values = values.astype(np.float32, copy=False)
         return Data(Features(values, np.arange(len(values))), len(values))
 
     def _take(self, data: Data, fitted: Fitted) -> None:

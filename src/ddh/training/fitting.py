@@ -89,7 +89,7 @@ def fit_hashing(
         raise InputError(f"at least 3 images are needed, there are {len(data.features.values)}")
     shard = Shard(current(), len(data.features.values))
     positives, label_statistics = _positives(data, settings, where, approximate, folder, resume)
-    values = np.asarray(data.features.values[shard.rows])
+    values = np.asarray(data.features.values[shard.rows], np.float32)
     features = torch.from_numpy(values if values.flags.writeable else values.copy()).to(where)
     mean, scale = _standardise(features, settings.centre, shard)
     standard = (features - mean) / scale
