@@ -32,20 +32,24 @@ class Duplicates:
     def __init__(self, index: Index, pictures: Pictures) -> None:
         self._index, self._pictures = index, pictures
         self._lock = threading.Lock()
-        self._found: OrderedDict[tuple[int, int, str], tuple[Survey, Groups]] = OrderedDict()
+        self._survey: Survey | None = None
+        self._found: OrderedDict[tuple[int, str], Groups] = OrderedDict()
 
     def groups(self, survey: Survey, radius: int, folder: str) -> list[list[str]]:
         """Keys of the rows of each group, by age; groups by their first rows."""
         if not 0 <= radius <= self._index.bits:
             raise InputError(f"the radius is a distance from 0 to {self._index.bits}, not {radius}")
         with self._lock:
-            asked = (id(survey), radius, folder)
+            if survey is not self._survey:  # rows have changed
+                self._survey = survey
+                self._found.clear()
+            asked = (radius, folder)
             if asked not in self._found:
-                self._found[asked] = survey, _find(survey, radius, folder)
+                self._found[asked] = _find(survey, radius, folder)
             self._found.move_to_end(asked)
-            while len(self._found) > KEPT_ANSWERS:
+            if len(self._found) > KEPT_ANSWERS:
                 self._found.popitem(last=False)
-            groups = self._found[asked][1]
+            groups = self._found[asked]
         return [[survey.keys[row] for row in rows.tolist()] for rows in groups]
 
     def page(self, groups: Sequence[list[str]]) -> list[dict[str, Any]]:

@@ -27,6 +27,7 @@ COOKIE = "ddh_session"
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 OPEN_PATHS = frozenset({"/", "/health", "/openapi.json"})
 OPEN_FOLDER = "/page/"
+LONGEST_LENGTH = 20  # digits of a Content-Length
 POLICY = (
     "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; "
     "form-action 'self'; frame-ancestors 'none'"
@@ -124,7 +125,7 @@ def _without_port(host: bytes) -> bytes:
 
 def _too_long(headers: Headers, most: int) -> HTTPException | None:
     length = headers.get(b"content-length", b"0")
-    if not length.isdigit():
+    if not length.isdigit() or len(length) > LONGEST_LENGTH:
         return HTTPException(400, "Content-Length is not a number", {"Connection": "close"})
     return _body_too_large(most) if int(length) > most else None
 

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from ddh.serve.questions import Asked, Question, parse_code
 from ddh.serve.settings import Settings
 
 Code = NDArray[np.uint8]
+Way = tuple[str, str | None]  # where as JSON, and folder: what can be asked together
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Search:
     k: int
     offset: int
     radius: int | None
-    way: tuple[str, str | None]  # where as JSON, and folder: what can be asked together
+    way: Way
 
     @property
     def depth(self) -> int:
@@ -75,51 +75,34 @@ class Searcher:
 
     def _answer(self, index: Index, searches: Sequence[Search]) -> list[bytes | Exception]:
         started = time.perf_counter()
-        answers: list[bytes | Exception] = [DDHError("not searched")] * len(searches)
         codes = _codes(index, searches)
-        groups: dict[tuple[int, Any], list[int]] = defaultdict(list)
+        answers: list[bytes | Exception] = [NoSuchKey(search.key or "") for search in searches]
+        groups: dict[tuple[int, Way], list[int]] = defaultdict(list)
         for place, (search, code) in enumerate(zip(searches, codes, strict=True)):
-            if code is None:
-                answers[place] = NoSuchKey(search.key or "")
-            else:
+            if code is not None:
                 groups[search.depth, search.way].append(place)
         for (depth, way), places in groups.items():
-            queries = np.stack(
-                [code for code in map(codes.__getitem__, places) if code is not None]
-            )
-            try:
-                found = _nearest(index, queries, depth, way)
-            except DDHError as error:
-                for place in places:
-                    answers[place] = error
-                continue
-            self._write(answers, searches, codes, dict(zip(places, found, strict=True)), started)
+            queries = np.array([codes[place] for place in places])
+            found = _nearest(index, queries, depth, way)
+            seconds = round(time.perf_counter() - started, 6)
+            for place, query, hits in zip(places, queries, found, strict=True):
+                answers[place] = (
+                    hits
+                    if isinstance(hits, Exception)
+                    else self._told(searches[place], query, hits, seconds)
+                )
         return answers
 
-    def _write(
-        self,
-        answers: list[bytes | Exception],
-        searches: Sequence[Search],
-        codes: list[Code | None],
-        found: dict[int, list[Hit]],
-        started: float,
-    ) -> None:
-        """Put the page of each search into `answers`."""
-        seconds = round(time.perf_counter() - started, 6)
-        for place, hits in found.items():
-            code, search = codes[place], searches[place]
-            assert code is not None
-            page, more = self._page(search, hits)
-            document = {
-                "query": {
-                    "code": code.tobytes().hex(), "bits": self._bits, "key": search.key
-                },
-                "results": [self._pictures.result(hit) for hit in page],
-                "more": more,
-                "seconds": seconds,
-            }  # fmt: skip
-            text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
-            answers[place] = text.encode()
+    def _told(self, search: Search, code: Code, hits: list[Hit], seconds: float) -> bytes:
+        """The page of a search as JSON."""
+        page, more = self._page(search, hits)
+        document = {
+            "query": {"code": code.tobytes().hex(), "bits": self._bits, "key": search.key},
+            "results": [self._pictures.result(hit) for hit in page],
+            "more": more,
+            "seconds": seconds,
+        }
+        return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
     def _page(self, search: Search, hits: list[Hit]) -> tuple[list[Hit], bool]:
         if search.radius is not None:
@@ -135,8 +118,11 @@ def _codes(index: Index, searches: Sequence[Search]) -> list[Code | None]:
     return [s.code if s.key is None else rows.get(s.key) for s in searches]
 
 
-def _nearest(
-    index: Index, queries: Code, depth: int, way: tuple[str, str | None]
-) -> list[list[Hit]]:
+def _nearest(index: Index, queries: Code, depth: int, way: Way) -> Sequence[list[Hit] | DDHError]:
+    """The nearest rows of each query, or for each what is wrong."""
     where, folder = way
-    return index.search(queries, depth, where=json.loads(where) if where else None, folder=folder)
+    equal = json.loads(where) if where else None
+    try:
+        return index.search(queries, depth, where=equal, folder=folder)
+    except DDHError as error:
+        return [error] * len(queries)
