@@ -36,8 +36,11 @@ from ddh.cluster.pictures import Picture
 from ddh.cluster.scheduler import SLOTS, Done, Scheduler
 from ddh.cluster.writing import Outcome
 from ddh.errors import DDHError, InputError
+from ddh.jobs import read_jobs
 from ddh.neighbours import approximate_labels, cosine_space
 from ddh.neighbours.approximate import approximate_lists
+
+pytestmark = pytest.mark.timeout(900)  # starting workers takes long where others work too
 
 BITS = 48
 NODE = {"num_cpus": 1, "object_store_memory": 100 << 20, "include_dashboard": False}
@@ -171,8 +174,9 @@ def test_milvus_is_written_by_the_workers_each_row_once_though_one_dies(
 
 
 def test_the_local_engine_gets_the_rows_that_it_gets_without_ray(
-    two_nodes, some_photos, model, expected, tmp_path
+    two_nodes, some_photos, model, tmp_path, monkeypatch
 ):
+    monkeypatch.setenv("DDH_STATE", str(tmp_path / "state"))
     (some_photos / "one" / "broken.png").write_bytes(b"no picture")
     (some_photos / "two" / "empty.jpg").touch()
     add = ("index", "add", some_photos, "--model", model, "--index")
@@ -180,6 +184,9 @@ def test_the_local_engine_gets_the_rows_that_it_gets_without_ray(
     alone = run(*add, tmp_path / "alone.index")
     with_ray = run(*add, tmp_path / "ray.index", *ray)
     assert with_ray["new"] == alone["new"] == 2 + len(list(some_photos.rglob("*.png"))) - 3
+    record = read_jobs()[0]
+    assert record["state"] == "done"
+    assert record["done"] == record["total"] == with_ray["new"] + 2
     by_name = sorted(with_ray["skipped"], key=lambda entry: entry["name"])
     assert by_name == alone["skipped"]
     assert [entry["name"] for entry in by_name] == ["one/broken.png", "two/empty.jpg"]

@@ -235,6 +235,7 @@ def test_commands_refuse_what_they_cannot_do(tmp_path, photos, model):
     encode = ("encode", "s3://bucket/photos", "-m", model, "-o")
     refused("add --ray local", *encode, tmp_path / "a.npz")
     refused("folder of Parquet files", *encode, tmp_path / "a.npz", "--ray", "auto")
+    refused("not the file", "encode", model / "model.json", *encode[2:], "codes", "--ray", "auto")
     refused("s3fs", *encode, tmp_path / "codes", "--ray", "auto")
     add = ("index", "add", photos / "dark" / "1", "-m", model, "-i", tmp_path / "a.index")
     refused("--prune", *add, "--ray", "auto", "--prune")

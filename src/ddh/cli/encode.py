@@ -93,6 +93,8 @@ def _encode_on_cluster(source: str, model: Path, out: str, cluster: "Cluster") -
 
     if Path(out).suffix in (".npz", ".csv"):
         raise InputError(f"with --ray the codes go into a folder of Parquet files, not to {out!r}")
+    if Path(source).is_file():
+        raise InputError(f"with --ray give a folder of pictures or a URL, not the file {source}")
     files, place = ModelFiles.read(model), open_place(source)
     target = ShardTarget(out, place.location, files.bits, files.id)
     report = encode_on_cluster(place, files, target, cluster)
