@@ -2,11 +2,13 @@
 
 import os
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ddh.errors import InputError, ModelError
 from ddh.hashers import storage
-from ddh.hashers.base import Hasher
+
+if TYPE_CHECKING:  # scikit-learn, which it builds on, takes seconds to import on a small machine
+    from ddh.hashers.base import Hasher
 
 # name -> module of ddh.hashers; a module is imported when its method is first asked for, so
 # that shallow methods work without torch.
@@ -37,7 +39,7 @@ MODULES: dict[str, str] = {
 }
 
 
-def method(name: str) -> type[Hasher]:
+def method(name: str) -> "type[Hasher]":
     """The class of a method, by its name in any spelling of case."""
     known = {key.lower(): key for key in MODULES}
     if name.lower() not in known:
@@ -46,12 +48,12 @@ def method(name: str) -> type[Hasher]:
     return getattr(import_module(f"ddh.hashers.{MODULES[proper]}"), proper)
 
 
-def create(name: str, bits: int = 64, **settings: Any) -> Hasher:
+def create(name: str, bits: int = 64, **settings: Any) -> "Hasher":
     """A new, unfitted hasher: `create("itq", bits=32, random_state=1)`."""
     return method(name)(bits=bits, **settings)
 
 
-def load(path: str | os.PathLike[str]) -> Hasher:
+def load(path: str | os.PathLike[str]) -> "Hasher":
     """Open a saved model folder of any method; the object encodes at once."""
     description, arrays, model_id = storage.read(path)
     name = description.get("method", "")
