@@ -151,11 +151,12 @@ def test_compilers_that_are_not_there_or_fail(monkeypatch):
 def test_folders_that_cannot_be_written(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("DDH_CACHE", str(tmp_path / "file" / "cache"))
+    monkeypatch.setenv("DDH_STATE", str(tmp_path / "state" / "not" / "there" / "yet"))
     found = {finding.name: finding for finding in _folders()}
     assert found["cache of the page"].mark == "warning"
     assert "DDH_CACHE" in found["cache of the page"].advice
-    assert found["temporary files"].mark == "ok"
-    assert not list(tmp_path.glob("tmp*"))
+    assert found["records of jobs"].mark == found["temporary files"].mark == "ok"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_the_report_names_marks_and_advice(capsys):

@@ -341,20 +341,21 @@ def free_memory() -> int | None:
 
 
 def _folders() -> Iterator[Finding]:
+    from ddh.jobs import jobs_folder
     from ddh.serve.settings import Settings
 
     places = {
-        "working folder": Path.cwd(),
-        "temporary files": Path(tempfile.gettempdir()),
-        "cache of the page": Settings().cache_folder(),
+        "working folder": (Path.cwd(), "choose another"),
+        "temporary files": (Path(tempfile.gettempdir()), "set TMPDIR to a folder of yours"),
+        "cache of the page": (Settings().cache_folder(), "set DDH_CACHE to a folder of yours"),
+        "records of jobs": (jobs_folder(), "set DDH_STATE to a folder of yours"),
     }
-    for name, folder in places.items():
+    for name, (folder, advice) in places.items():
         there = next(parent for parent in (folder, *folder.parents) if parent.exists())
         why = _cannot_write(there)
         free = shutil.disk_usage(there).free
         if why:
             mark = "problem" if name == "temporary files" else "warning"
-            advice = "set DDH_CACHE to a folder of yours" if "cache" in name else "choose another"
             yield Finding("Machine", name, mark, f"{folder}: {why}", advice)
         elif free < LITTLE_DISK:
             text = f"{folder}: {_size(free)} free"
