@@ -95,7 +95,8 @@ function card(job) {
 
 function progress(job) {
   const left = job.state === "running" && Number.isFinite(job.seconds_left) ? `${durationText(job.seconds_left)} left` : "";
-  const unit = job.unit && (job.total ?? job.done) !== 1 ? `${job.unit}s` : job.unit;
+  const many = (job.total ?? job.done) !== 1 && job.unit !== "" && !job.unit.endsWith("s");
+  const unit = many ? `${job.unit}s` : job.unit;
   const counted = `${job.done.toLocaleString()}${job.total ? ` of ${job.total.toLocaleString()}` : ""} ${unit}`;
   const bar = h("progress", { max: job.total ?? 1, "aria-label": "Progress" });
   if (job.total) bar.value = job.done;
