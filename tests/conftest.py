@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,15 @@ ROOT = Path(__file__).resolve().parents[1]
 ARCHIVES = ROOT.parent / "shared" / "data"
 # The commands read DDH_DATA too: taken away here, so that no test depends on who runs it.
 GIVEN_DATA = os.environ.pop("DDH_DATA", None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Records of jobs and caches of the commands under test stay away from the user's own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DDH_STATE", str(tmp_path_factory.mktemp("state")))
+        patch.setenv("DDH_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(scope="session")
