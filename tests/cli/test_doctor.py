@@ -11,9 +11,8 @@ import pytest
 from click.testing import CliRunner
 from installations import installation
 
-from ddh.cli import doctor_probes
+from ddh.cli import cli, doctor_probes
 from ddh.cli.doctor import EXTRAS, Finding, Requirement, _compiler, _folders, _show, older
-from ddh.cli.doctor import doctor as command
 
 
 def examine(python: Path | str, **environment: str) -> tuple[int, dict[str, dict]]:
@@ -174,7 +173,7 @@ def test_the_report_names_marks_and_advice(capsys):
 def test_one_part_that_fails_does_not_end_the_report(monkeypatch):
     monkeypatch.setattr("ddh.cli.doctor.requirements", lambda: [])
     monkeypatch.setattr("ddh.cli.doctor_probes.run", lambda probes: {"kernel": {}, "overlap": {}})
-    result = CliRunner().invoke(command, ["--json"])
+    result = CliRunner().invoke(cli, ["doctor", "--json"])
     findings = {entry["name"]: entry for entry in json.loads(result.stdout)["findings"]}
     assert findings["python"]["mark"] == "ok"
     assert findings["ddh"]["mark"] == "warning"
