@@ -16,16 +16,17 @@ CARDS = ".grid .card:not(.placeholder)"
 VIEWS = ["search", "search?key=0%2F0000.png", "duplicates?radius=0", "map", "jobs"]
 
 
-@pytest.mark.parametrize("view", VIEWS)
-def test_phone_width_never_scrolls_sideways(open_page, address, view):
-    page = open_page(f"{address}#/{view}", **PHONE)
-    page.wait_for_load_state("networkidle")
-    if view.startswith("duplicates"):
-        page.get_by_role("button", name="Tick all but the suggested").click()
-    width, inside = page.evaluate("() => [document.documentElement.scrollWidth, innerWidth]")
-    assert width <= inside == 375
-    tabs = page.locator(".tabs").bounding_box()
-    assert tabs["y"] + tabs["height"] == 740  # at hand for the thumb
+def test_phone_width_never_scrolls_sideways(open_page, address):
+    page = open_page(address, **PHONE)
+    for view in VIEWS:
+        page.goto(f"{address}#/{view}")
+        page.wait_for_load_state("networkidle")
+        if view.startswith("duplicates"):
+            page.get_by_role("button", name="Tick all but the suggested").click()
+        width, inside = page.evaluate("() => [document.documentElement.scrollWidth, innerWidth]")
+        assert width <= inside == 375, view
+        tabs = page.locator(".tabs").bounding_box()
+        assert tabs["y"] + tabs["height"] == 740  # at hand for the thumb
 
 
 def brightness(page: Page, property: str) -> float:
@@ -110,6 +111,7 @@ def test_token_is_asked_for_once(open_page, collected: Collected, own_folders):
         page.reload()
         expect(page.locator(".card img").first).to_have_class("loaded")
         expect(page.get_by_role("dialog")).to_have_count(0)
+        page.close()  # before the service goes
 
 
 def test_empty_index_says_what_to_do_and_fills_itself(open_page, collected, own_folders, tmp_path):
@@ -135,6 +137,7 @@ def test_empty_index_says_what_to_do_and_fills_itself(open_page, collected, own_
         expect(page.locator(".drop.closed")).to_contain_text("--model")
         page.locator(".card-link").nth(2).click()
         expect(page.locator(".asked-code svg")).to_be_visible()
+        page.close()
 
 
 def test_a_service_that_is_gone_is_said_and_found_again(open_page, address):
