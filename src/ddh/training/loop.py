@@ -29,7 +29,7 @@ from ddh.training.inputs import Inputs
 from ddh.training.processes import ALONE, Processes
 from ddh.training.settings import Settings
 
-CHECKPOINT_SECONDS = 30.0
+CHECKPOINT_SECONDS = 10.0
 
 
 @dataclass
@@ -68,9 +68,9 @@ def train(
 ) -> list[dict[str, float]]:
     """Train to the last epoch and return the curve, one entry an epoch.
 
-    With `folder` a checkpoint is written at least every half minute and once an epoch; with
-    `resume` a checkpoint found there is taken up. Several processes take every step together,
-    each with the rows of the batch that its shard holds.
+    With `folder` a checkpoint is written after the first step and every ten seconds from then on;
+    with `resume` a checkpoint found there is taken up. Several processes take every step
+    together, each with the rows of the batch that its shard holds.
     """
     optimiser = _optimiser(run)
     state: dict[str, Any] = {"epoch": 0, "step": 0, "sums": [0.0, 0.0, 0.0], "history": []}
@@ -84,7 +84,7 @@ def train(
     run.history = list(state["history"])
     steps = math.ceil(len(run.inputs) / run.settings.batch_size)
     total = steps * run.settings.epochs
-    saved = time.monotonic()
+    saved = -math.inf  # nothing yet
     with bar("Training", total=total, unit="step", show=show) as progress:
         progress.update(state["epoch"] * steps + state["step"])
         while state["epoch"] < run.settings.epochs:
@@ -95,9 +95,6 @@ def train(
                     saved = time.monotonic()
             _close_epoch(run, state, optimiser)
             progress.set_postfix(loss=f"{run.history[-1]['loss']:.4f}", refresh=False)
-            if folder is not None:
-                _save(folder, run, optimiser, state)
-                saved = time.monotonic()
     return run.history
 
 
