@@ -82,5 +82,5 @@ def test_without_the_extra_nothing_begins(tmp_path, repository):
     command = [python, "-m", "ddh", "demo", "--page", "-o", tmp_path / "demo"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2
-    assert done.stderr == 'ddh: the page needs uvicorn: pip install "ddh[serve]", then again\n'
+    assert done.stderr == 'ddh: the service and its page need uvicorn: pip install "ddh[serve]"\n'
     assert not (tmp_path / "demo").exists()

@@ -1,12 +1,10 @@
 """`ddh demo --page`: the digits as a folder of pictures, learnt, indexed, and shown on the page."""
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import click
 
 from ddh.cli.index import open_collection
-from ddh.errors import MissingDependency
 from ddh.progress import bar
 
 PICTURES = 1797
@@ -16,25 +14,12 @@ BITS = 64
 
 def show(out: Path, port: int, browser: bool) -> None:
     """Make the collection where it is not there yet, and serve its page until Ctrl-C."""
-    need_service()
-    from ddh.serve.running import run
-    from ddh.serve.settings import Settings
+    from ddh.serve import Settings, run  # says what is missing before the work begins
 
     index = build(out)
     run(
         str(index), Settings(), host="127.0.0.1", port=port, show=browser, log_requests=False
     )  # fmt: skip
-
-
-def need_service() -> None:
-    """Say what is missing before the work begins, not after it."""
-    from ddh.serve import LIBRARIES
-
-    missing = [name for name in LIBRARIES if find_spec(name) is None]
-    if missing:
-        raise MissingDependency(
-            f'the page needs {", ".join(missing)}: pip install "ddh[serve]", then again'
-        )
 
 
 def build(out: Path, pictures: int = PICTURES) -> Path:

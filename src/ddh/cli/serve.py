@@ -76,7 +76,7 @@ def serve(
     ddh serve photos.index --writable --port 9000
     DDH_TOKEN=... ddh serve photos.index --host 0.0.0.0
     """
-    from ddh.serve.running import run
+    from ddh.serve import run
 
     token = options["token"]
     local = host in LOCAL_HOSTS

@@ -5,6 +5,7 @@ from ddh.serve import Settings, create_app
 app = create_app("photos.index", Settings())  # any ASGI server runs it
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ddh.errors import MissingDependency
@@ -12,8 +13,9 @@ from ddh.serve.settings import Settings
 
 if TYPE_CHECKING:
     from ddh.serve.app import create_app
+    from ddh.serve.running import run
 
-__all__ = ["Settings", "create_app"]
+__all__ = ["Settings", "create_app", "run"]
 
 LIBRARIES = (
     "fastapi",
@@ -25,13 +27,17 @@ LIBRARIES = (
 )
 
 
+HOMES = {"create_app": "ddh.serve.app", "run": "ddh.serve.running"}
+
+
 def __getattr__(name: str) -> Any:
-    if name != "create_app":
+    if name not in HOMES:
         raise AttributeError(f"module 'ddh.serve' has no attribute {name!r}")
     try:
-        from ddh.serve.app import create_app
+        return getattr(import_module(HOMES[name]), name)
     except ModuleNotFoundError as error:
         if error.name not in LIBRARIES:
             raise
-        raise MissingDependency('the service needs FastAPI: pip install "ddh[serve]"') from error
-    return create_app
+        raise MissingDependency(
+            'the service and its page need FastAPI and uvicorn: pip install "ddh[serve]"'
+        ) from error
