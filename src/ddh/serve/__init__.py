@@ -39,5 +39,5 @@ def __getattr__(name: str) -> Any:
         if error.name not in LIBRARIES:
             raise
         raise MissingDependency(
-            'the service and its page need FastAPI and uvicorn: pip install "ddh[serve]"'
+            f'the service and its page need {error.name}: pip install "ddh[serve]"'
         ) from error
