@@ -7,6 +7,7 @@ and codes the tests compare with those of one process.
 import json
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -27,9 +28,6 @@ def narrow(*given):
     """A small residual network with weights drawn from a fixed seed."""
     torch.manual_seed(0)
     return ResNet("resnet18", 8, tiny_stem=True, width=4)
-
-
-method.create = narrow
 
 
 # -- the objective ------------------------------------------------------------------------
@@ -131,9 +129,10 @@ def fits():
 
 
 def outcome(name, work):
-    """The curve and the outputs z of one fit."""
+    """The curve and the outputs z of one fit; pictures are seen by the small network."""
     model, X, y = fits()[name]
-    model.fit(X, y, work=work)
+    with patch.object(method, "create", narrow):
+        model.fit(X, y, work=work)
     z = model._outputs(X) if X.ndim == 2 else model.transform(X)
     return [entry["loss"] for entry in model.history_], np.asarray(z, float)
 
