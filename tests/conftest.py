@@ -15,7 +15,7 @@ GIVEN_DATA = os.environ.pop("DDH_DATA", None)
 
 
 @pytest.fixture(scope="session", autouse=True)
-def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def user_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Records of jobs and caches of the commands under test stay away from the user's own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DDH_STATE", str(tmp_path_factory.mktemp("state")))

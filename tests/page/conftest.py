@@ -1,4 +1,4 @@
-"""One browser and one service for all tests of the page, and tabs that fail on any trouble."""
+"""One browser and one service a file of tests of the page, and tabs that fail on any trouble."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ PATIENCE = 20_000  # ms until something that should be on the page is there, on 
 expect.set_options(timeout=PATIENCE)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # playwright's event loop must not be there in other tests
 def browser() -> Iterator[Browser]:
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
@@ -43,7 +43,7 @@ def own_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {"DDH_CACHE": str(folder / "cache"), "DDH_STATE": str(folder / "state")}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def address(browser: Browser, collected: Collected, own_folders: dict[str, str]) -> Iterator[str]:
     options = ["--model", str(collected.model), "--root", str(collected.root)]
     with serving(collected.index, *options, environment=own_folders) as at:
