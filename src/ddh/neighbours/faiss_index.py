@@ -86,8 +86,9 @@ class Cells:
 
     def candidates(self, queries: NDArray[np.float32], k: int, effort: int) -> NDArray[np.int64]:
         self.index.nprobe = effort
-        # codes tell near rows apart only roughly: several times as many hold the nearest
-        asked = 5 * k + 16 if self.coded else k + 4
+        # codes tell near rows apart only roughly: several times as many hold the nearest, and
+        # more of them where more rows compete
+        asked = 5 * k + 16 + effort if self.coded else k + 4
         return self.index.search(_even(queries), min(asked, self.index.ntotal))[1]
 
 
