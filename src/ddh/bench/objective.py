@@ -36,7 +36,7 @@ def _measure(n: int, bits: int, degree: int, batch: int, seed: int) -> dict[str,
     from ddh.objective import GraphPositives, PairMemory, all_pairs
 
     generator = torch.Generator().manual_seed(seed)
-    positives = GraphPositives(_graph(n, degree, np.random.default_rng(seed)))
+    positives = GraphPositives(random_graph(n, degree, np.random.default_rng(seed)))
     memory = PairMemory(torch.randn(n, bits, generator=generator))
     layer = torch.nn.Linear(bits, bits)
     inputs = torch.randn(batch, bits, generator=generator)
@@ -59,7 +59,7 @@ def _measure(n: int, bits: int, degree: int, batch: int, seed: int) -> dict[str,
     return {"images": n, "step": _seconds(exact_step, STEPS), "dense step": dense}
 
 
-def _graph(n: int, degree: int, rng: np.random.Generator):  # type: ignore[no-untyped-def]
+def random_graph(n: int, degree: int, rng: np.random.Generator):  # type: ignore[no-untyped-def]
     """A random graph in which every image has `degree` similar ones."""
     from scipy import sparse
 

@@ -24,6 +24,7 @@ VERBS = {
     "report": "ddh.cli.report:report",
     "doctor": "ddh.cli.doctor:doctor",
     "completion": "ddh.cli.completion:completion",
+    "plan": "ddh.cli.plan:plan",
     "bench": "ddh.bench:bench",
 }
 

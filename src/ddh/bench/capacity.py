@@ -1,0 +1,216 @@
+"""What a collection of any size needs: bytes, core hours and machines, from measured rates.
+
+The rates are those of one core of a small ARM server (Neoverse N1, 2 cores), each with the
+command that measured it; `ddh plan --measure` puts those of another machine in their place. Work
+grows with N for features, training, codes and search. The labels grow with N to 20,000 images
+and with N^1.5 beyond, because an approximate search looks through a constant number of 4 sqrt(N)
+cells.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ddh.errors import InputError
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A measured number, what it is, and the command that measured it."""
+
+    value: float
+    unit: str
+    command: str
+
+
+RATES: dict[str, Rate] = {
+    "pictures": Rate(
+        19.7,
+        "JPEG files to EfficientNet-Lite0 features at 224 pixels, images a core second",
+        "ddh plan --measure",
+    ),
+    "labels": Rate(
+        211,
+        "labels of a 256-dimensional feature among 20,000, core microseconds",
+        "ddh plan --measure",
+    ),
+    "labels an image": Rate(
+        73.9, "similar images of an image, K1 = 15, K2 = 6", "ddh plan --measure"
+    ),
+    "training": Rate(
+        110.0,
+        "a pass over a 1280-dimensional feature, 64 bits, core microseconds",
+        "ddh plan --measure",
+    ),
+    "codes": Rate(
+        172_000.0,
+        "codes of 64 bits from 1280-dimensional features, a core second",
+        "ddh plan --measure",
+    ),
+    "one query": Rate(
+        1.47e10, "bytes of codes compared with one query, a core second", "ddh plan --measure"
+    ),
+    "queries": Rate(
+        4.81e10,
+        "bytes of codes compared with each of 64 queries, a core second",
+        "ddh plan --measure",
+    ),
+}
+
+#: What a picture's features have where nothing else is said (EfficientNet-Lite0), and its side.
+DIMENSIONS, SIDE, MEASURED_SIDE = 1280, 224, 224
+K1, EPOCHS = 15, 20
+LINEAR_TO = 2e4
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One machine of the cluster, and how long a stage may take on it."""
+
+    cores: int = 16
+    memory_gb: float = 64.0
+    hours: float = 24.0
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What one stage needs in all: bytes kept on disk, bytes of memory, hours of one core."""
+
+    name: str
+    disk: float
+    memory: float
+    core_hours: float
+
+    def machines(self, machine: Machine) -> int:
+        """So many that the stage ends in time and its memory is there."""
+        work = self.core_hours / (machine.cores * machine.hours)
+        return max(1, math.ceil(work), math.ceil(self.memory / (0.8e9 * machine.memory_gb)))
+
+    def hours(self, machine: Machine) -> float:
+        """On these machines, all cores busy."""
+        return self.core_hours / (machine.cores * self.machines(machine))
+
+
+@dataclass(frozen=True)
+class Collection:
+    """What is planned for: images, bits, dimensions of the features, side of the network's input.
+
+    Labels and training see `learn` of the images; all get features and codes.
+    """
+
+    images: int
+    bits: int = 64
+    dimensions: int = DIMENSIONS
+    side: int = SIDE
+    learn: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("images", "bits", "dimensions", "side", "learned"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.learned > self.images:
+            raise InputError(f"{self.learned} images to learn from are more than {self.images}")
+
+    @property
+    def learned(self) -> int:
+        return self.images if self.learn is None else self.learn
+
+
+def stages(collection: Collection, rates: Mapping[str, Rate] = RATES) -> list[Stage]:
+    """The stages from pictures to codes, with what each needs."""
+    N, n, d, L = collection.images, collection.learned, collection.dimensions, collection.bits
+    rate = {name: entry.value for name, entry in rates.items()}
+    entries = rate["labels an image"] * n
+    pixels = (collection.side / MEASURED_SIDE) ** 2
+    growth = max(1.0, (n / LINEAR_TO) ** 0.5)
+    block = 2e9
+    return [
+        # float16 features in a mapped file; a core holds a batch of pictures and the network
+        Stage("features", 2 * N * d, block, N * pixels / rate["pictures"] / 3600),
+        # index, lists and S on disk; expansion holds the lists three times, S about three times
+        Stage(
+            "labels",
+            n * d / 4 + 4 * n * K1 + 5 * entries,
+            max(n * d / 4, 12 * n * (K1 + 1) + 13 * entries) + block,
+            1e-6 * n * rate["labels"] * growth * d / 256 / 3600,
+        ),
+        # features and standardised ones in float32, the memory U, the graph
+        Stage(
+            "training",
+            0.0,
+            8 * n * d + 4 * n * L + 4 * entries,
+            1e-6 * n * EPOCHS * rate["training"] * (d / 1280) * (L / 64) / 3600,
+        ),
+        Stage("codes", N * L / 8, block, N * (d / 1280) * (L / 64) / rate["codes"] / 3600),
+    ]
+
+
+@dataclass(frozen=True)
+class Search:
+    """Exact search of all codes: machines that hold them, seconds of a query, queries a second."""
+
+    memory: float
+    machines: int
+    query_seconds: float
+    queries_per_second: float
+
+
+def searching(
+    collection: Collection, machine: Machine, rates: Mapping[str, Rate] = RATES
+) -> Search:
+    """Every query is compared with every code, which the machines share."""
+    memory = collection.images * collection.bits / 8
+    machines = max(1, math.ceil(memory / (0.8e9 * machine.memory_gb)))
+    cores = machines * machine.cores
+    return Search(
+        memory,
+        machines,
+        memory / (rates["one query"].value * cores),
+        rates["queries"].value * cores / memory,
+    )
+
+
+# -- words --------------------------------------------------------------------------------
+
+
+def in_bytes(count: float) -> str:
+    """1.3e12 -> "1.3 TB"."""
+    for unit, size in (("PB", 1e15), ("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count:.0f} B" if count else "-"
+
+
+def in_count(number: float) -> str:
+    """1434.2 -> "1,434", 0.0312 -> "0.031"."""
+    return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
+
+
+def in_time(hours: float) -> str:
+    """0.002 -> "7.2 s"."""
+    seconds = 3600 * hours
+    for unit, size, most in (("ms", 1e-3, 1), ("s", 1, 120), ("min", 60, 7200), ("h", 3600, 2e5)):
+        if seconds < most:
+            return f"{in_count(seconds / size)} {unit}"
+    return f"{seconds / 86400:,.0f} days"
+
+
+def table(collection: Collection, machine: Machine, rates: Mapping[str, Rate] = RATES) -> str:
+    """The plan as Markdown, for people and for the documentation."""
+    search = searching(collection, machine, rates)
+    lines = [
+        "| stage | on disk | memory in all | core hours | machines | time |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for stage in stages(collection, rates):
+        lines.append(
+            f"| {stage.name} | {in_bytes(stage.disk)} | {in_bytes(stage.memory)} | "
+            f"{in_count(stage.core_hours)} | {stage.machines(machine):,} | "
+            f"{in_time(stage.hours(machine))} |"
+        )
+    lines.append(
+        f"| search | {in_bytes(search.memory)} | {in_bytes(search.memory)} | | "
+        f"{search.machines:,} | {in_time(search.query_seconds / 3600)} a query, "
+        f"{search.queries_per_second:,.0f} queries a second in batches |"
+    )
+    return "\n".join(lines)
