@@ -1,6 +1,7 @@
 """Fixtures that all tests share: the real image sets, where they are at hand."""
 
 import os
+import secrets
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,14 @@ ROOT = Path(__file__).resolve().parents[1]
 ARCHIVES = ROOT.parent / "shared" / "data"
 # The commands read DDH_DATA too: taken away here, so that no test depends on who runs it.
 GIVEN_DATA = os.environ.pop("DDH_DATA", None)
+
+# Ray reads these when it is first imported, by whichever test: with its own authentication, but no
+# token in the home folder, and with patience where others work too.
+os.environ |= {
+    "RAY_AUTH_MODE": "token",
+    "RAY_AUTH_TOKEN": secrets.token_hex(32),
+    "RAY_gcs_server_port_wait_time_s": "120",
+}
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import secrets
 import signal
 import subprocess
 import sys
@@ -88,14 +87,9 @@ class TwoNodes:
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[TwoNodes]:
     """One cluster for all tests, with Ray's own authentication but no token in the home folder."""
-    settings = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-    before = {name: os.environ.get(name) for name in settings}
-    os.environ.update(settings)
     cluster = TwoNodes()
     yield cluster
     cluster.ray.shutdown()
-    for name, value in before.items():
-        os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
 @pytest.fixture
