@@ -49,13 +49,23 @@ class Connection:
         with self._lite_lock:
             self._lite_users[self._file or ""] += 1
         try:
-            self._client = self._connect()
+            self._client = self._first()
         except Exception as error:
             self.close()
             if self._file and "milvus-lite is required" in str(error):
                 raise MissingDependency(_LITE_HINT) from error
             shown = without_password(address)
             raise DDHError(f"cannot connect to {shown}: {_message(error)}") from error
+
+    def _first(self) -> MilvusClient:
+        """The client of a new connection. pymilvus shares channels, also one that the server has
+        closed since ("Too many pings"): it fails once and is a new one the next time."""
+        try:
+            return self._connect()
+        except grpc.RpcError as error:
+            if not _is_dropped(error):
+                raise
+        return self._connect()
 
     def _connect(self) -> MilvusClient:
         if self._file:
