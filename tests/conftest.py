@@ -20,6 +20,7 @@ os.environ |= {
     "RAY_AUTH_MODE": "token",
     "RAY_AUTH_TOKEN": secrets.token_hex(32),
     "RAY_gcs_server_port_wait_time_s": "120",
+    "RAY_worker_niceness": "0",  # 15 by default: workers would wait for all other tests
 }
 
 
