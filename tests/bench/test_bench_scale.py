@@ -30,6 +30,8 @@ def test_it_measures_labels_and_searches(tmp_path):
         ("Milvus Lite", 300, 1),
         ("Milvus Lite", 300, 16),
     ]
+    again = CliRunner().invoke(scale, [*SMALL, "-o", str(tmp_path), "--json"])
+    assert json.loads(again.stdout)["records"] == found["records"]  # measured once
     files = {file.name for file in (tmp_path / "scale").iterdir()}
     assert {"label-growth.png", "label-growth.svg", "results.json", "table.md"} <= files
 

@@ -12,11 +12,13 @@ import click
 import numpy as np
 from numpy.lib.format import open_memmap
 
+import ddh
 from ddh.bench.alone import alone
 from ddh.bench.labels import clustered_features
 from ddh.bench.options import command_line, whole_numbers
 from ddh.bench.plots import drawing, style
 from ddh.bench.scale_codes import milvus_codes, searched_codes
+from ddh.bench.store import Store
 from ddh.bench.timing import timed
 from ddh.bench.writing import Outcome, Table
 from ddh.errors import InputError
@@ -38,7 +40,12 @@ LEAST_IMAGES = 1000
 @click.option("--bits", default=64, show_default=True)
 @click.option("--seed", default=0, show_default=True)
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), default=Path("results"), show_default=True
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path),
+    default=Path("results"),
+    show_default=True,
+    help="Folder for results; a second run goes on where the first one stopped.",
 )
 @click.option("--quick", is_flag=True, help="Small sizes, to see that all is well.")
 @json_option
@@ -55,15 +62,17 @@ def scale(quick: bool, output: Path, as_json: bool, **settings: Any) -> None:
     sizes = whole_numbers(settings.pop("images"), "numbers of images")
     if min(sizes) < LEAST_IMAGES:
         raise InputError(f"the numbers of images are {LEAST_IMAGES} or more")
-    folder = output / "scale"
-    folder.mkdir(parents=True, exist_ok=True)
-    growth = [
-        {"images": size, **alone(label_growth, {"images": size, **settings})["labels"]}
-        for size in track(sizes, "Labels", unit="size")
-    ]
-    searches = list(alone(searched_codes, settings).values())
+    store = Store(output)
+    folder = store.folder("scale")
+    growth = []
+    for size in track(sizes, "Labels", unit="size"):
+        wanted = _chosen(settings, "dimensions", "k1", "k2", "recall", "seed") | {"images": size}
+        growth.append(wanted | _measured(store, label_growth, wanted)["labels"])
+    wanted = _chosen(settings, "codes", "bits", "seed")
+    searches = list(_measured(store, searched_codes, wanted).values())
     if settings["milvus"]:
-        searches += alone(milvus_codes, settings).values()
+        wanted = _chosen(settings, "milvus", "bits", "seed")
+        searches += _measured(store, milvus_codes, wanted).values()
     outcome = _outcome(growth, searches, settings)
     if len(growth) > 1:
         outcome.figures.append(_draw(folder, growth))
@@ -71,8 +80,18 @@ def scale(quick: bool, output: Path, as_json: bool, **settings: Any) -> None:
     outcome.show(folder, as_json)
 
 
+def _chosen(settings: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: settings[name] for name in names}
+
+
+def _measured(store: Store, part: Any, wanted: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The figures of a part in a process of its own; a second run takes up those that are there."""
+    key = {"bench": "scale", "part": part.__name__, "library": ddh.__version__, **wanted}
+    return store.measure(f"scale-{part.__name__}", key, lambda: alone(part, wanted))
+
+
 def label_growth(
-    images: int, dimensions: int, k1: int, k2: int, recall: float, seed: int, **_: Any
+    images: int, dimensions: int, k1: int, k2: int, recall: float, seed: int
 ) -> dict[str, dict[str, Any]]:
     """Seconds and recall of the labels of `images` features in a mapped file."""
     from ddh.neighbours import approximate_labels

@@ -21,7 +21,7 @@ BATCHES = (1, 64)
 MILVUS_BATCHES = (1, 16)
 
 
-def searched_codes(codes: int, bits: int, seed: int, **_: Any) -> dict[str, dict[str, Any]]:
+def searched_codes(codes: int, bits: int, seed: int) -> dict[str, dict[str, Any]]:
     """Exact search of a mapped file, in which every query has a copy that must be found."""
     from ddh.codes import search
 
@@ -37,7 +37,7 @@ def searched_codes(codes: int, bits: int, seed: int, **_: Any) -> dict[str, dict
         return _measured("mapped file", codes, BATCHES, making["wall"], ask)
 
 
-def milvus_codes(milvus: int, bits: int, seed: int, **_: Any) -> dict[str, dict[str, Any]]:
+def milvus_codes(milvus: int, bits: int, seed: int) -> dict[str, dict[str, Any]]:
     """The same codes in a Milvus Lite file."""
     import ddh.index
 
