@@ -18,8 +18,10 @@ $(STAMP): pyproject.toml constraints.txt $(wildcard src/ddh/*/*.[ch])
 demo: setup
 	$(BIN)/ddh demo
 
+# A Ray cluster has many processes of its own, and little patience with their start: it comes first.
 test: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/cluster
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --ignore tests/cluster
 
 lint: setup
 	$(BIN)/ruff check src tests examples

@@ -62,7 +62,7 @@ class Connection:
         closed since ("Too many pings"): it fails once and is a new one the next time."""
         try:
             return self._connect()
-        except grpc.RpcError as error:
+        except Exception as error:
             if not _is_dropped(error):
                 raise
         return self._connect()
