@@ -8,9 +8,9 @@ import pytest
 
 # A room may use the rooms before it, never those after it.
 ROOMS = [
-    "errors", "jobs", "progress", "output", "lazy_group", "codes", "images", "backbones",
-    "neighbours", "objective", "training", "hashers", "index", "cluster", "evaluation",
-    "descriptors", "serve", "bench", "cli",
+    "errors", "whole_files", "jobs", "progress", "output", "lazy_group", "codes", "images",
+    "backbones", "neighbours", "objective", "training", "hashers", "index", "cluster",
+    "evaluation", "descriptors", "serve", "bench", "cli",
 ]  # fmt: skip
 
 

@@ -19,6 +19,8 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
+from ddh.whole_files import write_whole
+
 WRITTEN_EVERY = 1.0  # seconds
 MOST_POINTS = 500  # of a curve
 MOST_RECORDS = 50  # kept; older ones are dropped when a job starts
@@ -110,12 +112,7 @@ class Job:
         with suppress(OSError, ValueError):
             folder = jobs_folder()
             folder.mkdir(parents=True, exist_ok=True)
-            temporary = folder / f".{self.id}.{self._pid}"
-            try:
-                temporary.write_text(json.dumps(self._record()), encoding="utf-8")
-                temporary.replace(folder / f"{self.id}.json")
-            finally:
-                temporary.unlink(missing_ok=True)
+            write_whole(folder / f"{self.id}.json", json.dumps(self._record()).encode())
 
     def _record(self) -> Record:
         stage = self.stage

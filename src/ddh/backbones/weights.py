@@ -5,7 +5,6 @@ A file that is a pickle (`.pth`) is opened with torch's weights-only reader, whi
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +16,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from ddh.errors import InputError, MissingDependency, ModelError
+from ddh.whole_files import whole_file
 
 
 def file_digest(path: Path) -> str:
@@ -96,9 +96,8 @@ def write_weights(path: Path, state: Mapping[str, Tensor], description: dict[str
         for name, tensor in state.items()
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    save_file(tensors, temporary, metadata={"ddh": json.dumps(description)})
-    temporary.replace(path)
+    with whole_file(path) as temporary:
+        save_file(tensors, temporary, metadata={"ddh": json.dumps(description)})
 
 
 def description_of(path: Path) -> dict[str, Any] | None:

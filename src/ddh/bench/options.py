@@ -15,6 +15,14 @@ from ddh.output import json_option, quiet_option
 
 Command = Callable[..., Any]
 
+output_option = click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path),
+    default=Path("results"),
+    show_default=True,
+    help="Folder for results; a second run goes on where the first one stopped.",
+)
 _SHARED = (
     click.option(
         "--data",
@@ -23,14 +31,7 @@ _SHARED = (
         show_envvar=True,
         help="Folder of the data set.",
     ),
-    click.option(
-        "--output",
-        "-o",
-        type=click.Path(path_type=Path),
-        default=Path("results"),
-        show_default=True,
-        help="Folder for results; a second run goes on where the first one stopped.",
-    ),
+    output_option,
     click.option(
         "--features",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),

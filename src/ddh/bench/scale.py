@@ -15,7 +15,7 @@ from numpy.lib.format import open_memmap
 import ddh
 from ddh.bench.alone import alone
 from ddh.bench.labels import clustered_features
-from ddh.bench.options import command_line, whole_numbers
+from ddh.bench.options import command_line, output_option, whole_numbers
 from ddh.bench.plots import drawing, style
 from ddh.bench.scale_codes import milvus_codes, searched_codes
 from ddh.bench.store import Store
@@ -39,14 +39,7 @@ LEAST_IMAGES = 1000
 @click.option("--milvus", default=1_000_000, show_default=True, help="Rows of Milvus Lite; or 0.")
 @click.option("--bits", default=64, show_default=True)
 @click.option("--seed", default=0, show_default=True)
-@click.option(
-    "--output",
-    "-o",
-    type=click.Path(path_type=Path),
-    default=Path("results"),
-    show_default=True,
-    help="Folder for results; a second run goes on where the first one stopped.",
-)
+@output_option
 @click.option("--quick", is_flag=True, help="Small sizes, to see that all is well.")
 @json_option
 @quiet_option

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ddh.errors import InputError
+from ddh.whole_files import write_whole
 
 Key = dict[str, Any]
 
@@ -25,17 +26,6 @@ def key_digest(key: Key) -> str:
     """16 hexadecimal digits for a key."""
     text = json.dumps(key, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def write_whole(target: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        temporary.write_bytes(content)
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 class Store:
@@ -60,6 +50,7 @@ class Store:
             return stored
         result = compute()
         text = json.dumps({"key": key, "result": result}, indent=1)
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, text.encode())
         return result
 

@@ -11,8 +11,8 @@ from typing import Any
 import click
 
 import ddh
-from ddh.bench.store import write_whole
 from ddh.output import emit
+from ddh.whole_files import write_whole
 
 RESULTS = "results.json"
 
@@ -58,7 +58,8 @@ class Outcome:
     details: dict[str, Any] = field(default_factory=dict)
 
     def write(self, folder: Path) -> None:
-        """results.json, results.csv and table.md in the bench's folder."""
+        """results.json, results.csv and table.md in the bench's folder, made if need be."""
+        folder.mkdir(parents=True, exist_ok=True)
         write_whole(folder / RESULTS, json.dumps(self.as_dict(), indent=1).encode())
         write_whole(folder / "results.csv", _csv(self.records).encode())
         write_whole(folder / "table.md", self.markdown().encode())

@@ -1,5 +1,6 @@
 """`ddh encode`: codes of pictures into one file."""
 
+import csv
 import json
 import shutil
 import time
@@ -15,6 +16,7 @@ from ddh.errors import InputError
 from ddh.jobs import recorded
 from ddh.output import describe_failures, emit, json_option, quiet_option
 from ddh.progress import bar
+from ddh.whole_files import whole_file
 
 if TYPE_CHECKING:
     from ddh.cluster import Cluster
@@ -151,9 +153,8 @@ def _encode_part(model: Any, part: Any, progress: Any) -> Part:
 def _save_part(work: Path, start: int, identity: dict[str, Any], *part: Any) -> None:
     indices, codes, failures = part
     note = json.dumps({"identity": identity, "failures": failures})
-    temporary = work / ".part.npz"
-    np.savez(temporary, indices=indices, codes=codes, note=np.array(note))
-    temporary.replace(work / f"{start}.npz")
+    with whole_file(work / f"{start}.npz") as target, target.open("wb") as stream:
+        np.savez(stream, indices=indices, codes=codes, note=np.array(note))
 
 
 def _read_part(work: Path, start: int, identity: dict[str, Any]) -> Part | None:
@@ -171,19 +172,21 @@ def _read_part(work: Path, start: int, identity: dict[str, Any]) -> Part | None:
 
 def _write(out: Path, names: list[str], codes: np.ndarray, bits: int, model_id: str) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
-    temporary = out.with_name(f".part-{out.name}")
-    if out.suffix == ".csv":
-        import csv
+    with whole_file(out) as target:
+        if out.suffix == ".csv":
+            _write_csv(target, names, codes)
+            return
+        with target.open("wb") as stream:
+            np.savez(
+                stream, names=np.array(names), codes=codes, bits=np.array(bits),
+                model_id=np.array(model_id), bit_order=np.array("big"),
+            )  # fmt: skip
 
-        with temporary.open("w", newline="", encoding="utf-8", errors="surrogateescape") as stream:
-            writer = csv.writer(stream)
-            writer.writerow(["name", "code"])
-            writer.writerows(
-                (name, code.tobytes().hex()) for name, code in zip(names, codes, strict=True)
-            )
-    else:
-        np.savez(
-            temporary, names=np.array(names), codes=codes, bits=np.array(bits),
-            model_id=np.array(model_id), bit_order=np.array("big"),
-        )  # fmt: skip
-    temporary.replace(out)
+
+def _write_csv(target: Path, names: list[str], codes: np.ndarray) -> None:
+    with target.open("w", newline="", encoding="utf-8", errors="surrogateescape") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["name", "code"])
+        writer.writerows(
+            (name, code.tobytes().hex()) for name, code in zip(names, codes, strict=True)
+        )

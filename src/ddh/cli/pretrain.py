@@ -31,6 +31,11 @@ from ddh.output import describe_failures, emit, json_option, quiet_option
 @click.option("--objective", default="byol", show_default=True, help="What is learned.")
 @click.option("--batch-size", type=int, help="Images a step.  [default: 512]")
 @click.option("--learning-rate", type=float, help="For 256 images a step.")
+@click.option(
+    "--neighbours-from",
+    type=float,
+    help="Share of the training after which neighbours stand for views too.  [default: 1, never]",
+)
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, mps.")
 @click.option("--seed", default=0, show_default=True)
 @click.option("--resume", is_flag=True, help="Go on with an interrupted run, within its plan.")

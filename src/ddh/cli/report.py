@@ -26,8 +26,8 @@ def report(folder: Path, output: Path | None, title: str) -> None:
     ddh report results
     """
     from ddh.bench.report_page import page, read_outcomes
-    from ddh.bench.store import write_whole
     from ddh.errors import InputError
+    from ddh.whole_files import write_whole
 
     content = page(read_outcomes(folder), title).encode()
     if len(content) > LARGEST:
@@ -36,5 +36,6 @@ def report(folder: Path, output: Path | None, title: str) -> None:
             "make a report of fewer benches"
         )
     target = output or folder / "report.html"
+    target.parent.mkdir(parents=True, exist_ok=True)
     write_whole(target, content)
     click.echo(f"{target} ({len(content) / 1e6:.2f} MB)")

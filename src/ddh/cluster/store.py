@@ -1,10 +1,10 @@
 """A flat folder of files, each whole or not there: on a disk, or in an object store by its URL."""
 
 import os
-import uuid
 from pathlib import Path, PurePosixPath
 
 from ddh.cluster.places import is_url, open_url
+from ddh.whole_files import write_whole
 
 
 class Store:
@@ -28,15 +28,7 @@ class Store:
             return
         target = Path(self._path(name))
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f".{name}.{uuid.uuid4().hex}")
-        try:
-            with temporary.open("wb") as stream:
-                stream.write(content)
-                stream.flush()
-                os.fsync(stream.fileno())
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
+        write_whole(target, content, durable=True)
 
     def read(self, name: str) -> bytes:
         """The content of a file."""

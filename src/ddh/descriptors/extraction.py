@@ -15,6 +15,7 @@ from ddh.descriptors.photograph import Photograph
 from ddh.images import ImageSource
 from ddh.images.loading import default_workers
 from ddh.progress import bar
+from ddh.whole_files import whole_file
 
 SHARD = 64
 
@@ -126,8 +127,5 @@ def _save(
     folder.mkdir(parents=True, exist_ok=True)
     for kind in descriptors:
         part = found[kind.name]
-        target = _file(folder, kind.name, start)
-        temporary = target.with_suffix(f".{os.getpid()}.tmp")
-        with temporary.open("wb") as stream:
+        with whole_file(_file(folder, kind.name, start)) as target, target.open("wb") as stream:
             np.savez(stream, vectors=part.vectors, starts=part.starts)
-        temporary.replace(target)

@@ -245,7 +245,9 @@ class DeepHasher(ImageHasher):
         )
         if pictures is not None:
             run.resume = pictures.resume
-            run.checkpoint = None if pictures.work is None else pictures.work / "training.pt"
+            run.checkpoint = (
+                None if pictures.work is None else pictures.work / "training.safetensors"
+            )
         if pictures is not None and self.depth != "head":
             run.backbone = pictures.backbone.to(  # type: ignore[call-overload]
                 features.device, memory_format=torch.channels_last

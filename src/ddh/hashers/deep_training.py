@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from ddh.errors import DDHError, ModelError
 from ddh.progress import bar
+from ddh.training import run_file
 from ddh.training.inputs import Inputs
 
 
@@ -180,17 +181,12 @@ def _write(
     losses: list[float],
 ) -> None:
     assert run.checkpoint is not None
-    state: dict[str, Any] = {name: m.state_dict() for name, m in run.modules().items()}
-    state |= {
-        "optimiser": optimiser.state_dict(),
-        "schedule": schedule.state_dict(),
-        "losses": losses,
-        "identity": _identity(run),
-    }
     run.checkpoint.parent.mkdir(parents=True, exist_ok=True)
-    part = run.checkpoint.with_suffix(".part")
-    torch.save(state, part)
-    part.replace(run.checkpoint)
+    run_file.write(
+        run.checkpoint,
+        run_file.collect(run.modules(), optimiser),
+        {"schedule": schedule.state_dict(), "losses": losses, "identity": _identity(run)},
+    )
 
 
 def _take_up(
@@ -199,21 +195,19 @@ def _take_up(
     schedule: torch.optim.lr_scheduler.LRScheduler,
 ) -> list[float]:
     """Put a checkpoint back into the run, where there is one to resume; the losses so far."""
-    if run.checkpoint is None or not run.resume or not run.checkpoint.is_file():
+    found = run_file.read(run.checkpoint, {}) if run.checkpoint and run.resume else None
+    if found is None:
         return []
-    try:
-        state = torch.load(run.checkpoint, map_location="cpu", weights_only=True)
-    except Exception as error:
-        raise ModelError(f"{run.checkpoint} is damaged; delete it to start again") from error
+    state, tensors = found
     if state["identity"] != _identity(run):
         raise ModelError(
             f"{run.checkpoint} was made with other images or settings; resume with the same "
             "ones, or delete the folder to start again"
         )
-    for name, module in run.modules().items():
-        module.load_state_dict(state[name])
-    optimiser.load_state_dict(state["optimiser"])
+    run_file.restore(tensors, run.modules(), optimiser)
     schedule.load_state_dict(state["schedule"])
+    for group, rate in zip(optimiser.param_groups, schedule.get_last_lr(), strict=True):
+        group["lr"] = rate  # the next one is computed from it
     return list(state["losses"])
 
 

@@ -18,6 +18,7 @@ from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as dump_arrays
 
 from ddh.errors import ModelError
+from ddh.whole_files import write_whole
 
 FORMAT = 1
 JSON_NAME = "model.json"
@@ -49,21 +50,8 @@ def write(path: str | os.PathLike[str], description: dict[str, Any], arrays: Arr
     folder.mkdir(parents=True, exist_ok=True)
     text, data = serialise(description, arrays)
     for name, content in ((ARRAYS_NAME, data), (JSON_NAME, text)):
-        replace_file(folder / name, content)
+        write_whole(folder / name, content, durable=True)
     return digest(text, data)
-
-
-def replace_file(target: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        with temporary.open("wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Arrays, str]:

@@ -8,7 +8,7 @@ memory, holds all codes.
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ import numpy as np
 from ddh.errors import InputError, MissingDependency
 from ddh.index.base import Index
 from ddh.index.rows import Codes, Row, key_digest
+from ddh.whole_files import whole_file, write_whole
 
 if TYPE_CHECKING:
     import faiss
@@ -45,10 +46,10 @@ def to_faiss(
         flat.add(_codes(rows))
         keys += [row.key for row in rows]
     if path is not None:
-        _write_whole(Path(path), lambda target: faiss.write_index_binary(flat, str(target)))
-        text = json.dumps(keys, ensure_ascii=False)
+        with whole_file(Path(path)) as target:
+            faiss.write_index_binary(flat, str(target))
         listing = Path(f"{os.fspath(path)}.keys.json")
-        _write_whole(listing, lambda target: target.write_text(text, encoding="utf-8"))
+        write_whole(listing, json.dumps(keys, ensure_ascii=False).encode())
     return flat, keys
 
 
@@ -60,20 +61,18 @@ def to_pgvector(index: Index, path: str | os.PathLike[str]) -> int:
     `\\copy photos FROM 'photos.copy'`.
     """
     count = 0
-
-    def write(target: Path) -> None:
-        nonlocal count
-        with target.open("w", encoding="utf-8", newline="\n") as stream:
-            for rows in _batches(index):
-                bits = np.unpackbits(_codes(rows), axis=1, count=index.bits)
-                for row, code in zip(rows, bits + np.uint8(ord("0")), strict=True):
-                    metadata = json.dumps(row.metadata, ensure_ascii=False).translate(_ESCAPES)
-                    where = "\\N" if row.path is None else row.path.translate(_ESCAPES)
-                    key = row.key.translate(_ESCAPES)
-                    stream.write(f"{key}\t{bytes(code).decode()}\t{where}\t{metadata}\n")
-                count += len(rows)
-
-    _write_whole(Path(path), write)
+    with (
+        whole_file(Path(path)) as target,
+        target.open("w", encoding="utf-8", newline="\n") as stream,
+    ):
+        for rows in _batches(index):
+            bits = np.unpackbits(_codes(rows), axis=1, count=index.bits)
+            for row, code in zip(rows, bits + np.uint8(ord("0")), strict=True):
+                metadata = json.dumps(row.metadata, ensure_ascii=False).translate(_ESCAPES)
+                where = "\\N" if row.path is None else row.path.translate(_ESCAPES)
+                key = row.key.translate(_ESCAPES)
+                stream.write(f"{key}\t{bytes(code).decode()}\t{where}\t{metadata}\n")
+            count += len(rows)
     return count
 
 
@@ -107,17 +106,12 @@ def to_parquet(index: Index, path: str | os.PathLike[str]) -> int:
     from pyarrow import parquet
 
     count = 0
-
-    def write(target: Path) -> None:
-        nonlocal count
-        schema = _schema(index, pa.binary(index.code_bytes))
-        with parquet.ParquetWriter(target, schema) as writer:
-            for rows in _batches(index):
-                codes = pa.array([row.code.tobytes() for row in rows], pa.binary(index.code_bytes))
-                writer.write_batch(_record_batch(rows, codes, schema))
-                count += len(rows)
-
-    _write_whole(Path(path), write)
+    schema = _schema(index, pa.binary(index.code_bytes))
+    with whole_file(Path(path)) as target, parquet.ParquetWriter(target, schema) as writer:
+        for rows in _batches(index):
+            codes = pa.array([row.code.tobytes() for row in rows], pa.binary(index.code_bytes))
+            writer.write_batch(_record_batch(rows, codes, schema))
+            count += len(rows)
     return count
 
 
@@ -185,13 +179,3 @@ def _record_batch(rows: list[Row], codes: Any, schema: Any) -> "pyarrow.RecordBa
     keys, paths = [row.key for row in rows], [row.path for row in rows]
     columns = [pa.array(keys), codes, pa.array(paths, pa.string()), pa.array(texts)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file beside its place and move it there: whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        write(temporary)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -5,6 +5,8 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
+from ddh.whole_files import write_whole
+
 KEPT_SHARE = 0.8  # of the bound, after old files were thrown away
 
 
@@ -33,14 +35,10 @@ class DiskCache:
     def put(self, name: str, content: bytes) -> None:
         """Keep something under a name."""
         path = self._path(name)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_bytes(content)
-            temporary.replace(path)
+            write_whole(path, content)
         except OSError:
-            with suppress(OSError):
-                temporary.unlink()
             return
         self._count(len(content))
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from ddh.serve.errors import KeyExists, NoSuchKey, NotAllowed
 from ddh.serve.items import Item, Pictures
 from ddh.serve.questions import NewFields
 from ddh.serve.settings import Settings
+from ddh.whole_files import write_whole
 
 UPLOADS = "uploads"  # folder of the collection
 
@@ -111,12 +111,7 @@ class Rows:
         file = root / upload.name
         if file.is_file() and not file.is_symlink():
             return file, False
-        temporary = folder / f".{file.name}.{os.getpid()}"
-        try:
-            temporary.write_bytes(upload.content)
-            temporary.replace(file)
-        finally:
-            temporary.unlink(missing_ok=True)
+        write_whole(file, upload.content)
         return file, True
 
 

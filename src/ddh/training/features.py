@@ -25,6 +25,7 @@ from ddh.images import Failure, ImageSource, load_batches
 from ddh.progress import bar
 from ddh.training.device import choose, supports_bfloat16
 from ddh.training.processes import current
+from ddh.whole_files import write_whole
 
 CPU_BATCH, GPU_BATCH = 32, 256
 NOTE_SECONDS = 5.0
@@ -191,9 +192,7 @@ class _Store:
             "done": self.done,
             "failures": [vars(failure) for failure in self.failures],
         }
-        temporary = self.note.with_suffix(".part")
-        temporary.write_text(json.dumps(note))
-        temporary.replace(self.note)
+        write_whole(self.note, json.dumps(note).encode())
         self.noted = time.monotonic()
 
     def finish(self) -> Features:

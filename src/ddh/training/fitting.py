@@ -34,6 +34,7 @@ from ddh.training.sharding import (
     ShardedPictures,
     share_batch_norms,
 )
+from ddh.whole_files import whole_file
 
 # From so many steps on a GPU, compiling the network pays for itself.
 COMPILED_STEPS = 1000
@@ -197,9 +198,8 @@ def _graph(
     summary = statistics(graph, approximation=report).to_dict()
     if saved is not None:
         saved.with_suffix(".json").write_text(json.dumps(summary))
-        part = saved.with_name(".part.npz")
-        sparse.save_npz(part, graph)
-        part.replace(saved)
+        with whole_file(saved) as part, part.open("wb") as stream:
+            sparse.save_npz(stream, graph)
     return graph, summary
 
 

@@ -4,7 +4,6 @@ A file is written beside the old one and moved into place, so there is always a 
 """
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from ddh.errors import ModelError
+from ddh.whole_files import whole_file
 
 Tensors = dict[str, Tensor]
 
@@ -49,9 +49,8 @@ def restore(
 def write(path: Path, tensors: Tensors, state: dict[str, Any] | None = None) -> None:
     """Write tensors and a state of plain values."""
     tidy = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    save_file(tidy, temporary, metadata={"state": json.dumps(state or {})})
-    temporary.replace(path)
+    with whole_file(path) as temporary:
+        save_file(tidy, temporary, metadata={"state": json.dumps(state or {})})
 
 
 def read(path: Path, expected: dict[str, Any]) -> tuple[dict[str, Any], Tensors] | None:

@@ -45,8 +45,9 @@ class Pictures:
     def batches(self, parts: list[NDArray[np.int64]]) -> Iterator[Tensor]:
         """Each part's pictures on the device; the next one is gathered while one is in use."""
         if self._resident is not None:
-            for part in parts:
-                yield self._resident[torch.from_numpy(part).to(self.device)]
+            rows = torch.from_numpy(np.concatenate(parts)).to(self.device)  # one wait, not one each
+            for part in rows.split([len(part) for part in parts]):
+                yield self._resident[part]
             return
         with ThreadPoolExecutor(1) as pool:
             coming = None

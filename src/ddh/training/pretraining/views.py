@@ -7,6 +7,7 @@ one offset a picture.
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -88,7 +89,7 @@ def _recolour(x: Tensor, settings: ViewSettings, generator: torch.Generator) -> 
     turn = 2 * math.pi * changed * _uniform(n, -settings.hue, settings.hue, generator)
     saturation = torch.where(_chosen(n, settings.grey_chance, generator), 0.0, saturation)
     matrix = _colour_matrix(saturation, turn) * (brightness * contrast)[:, None, None]
-    luminance = _YIQ[0].to(x.device)
+    luminance = _colour_axes(x.device)[0][0]
     mean = torch.einsum("nchw,c->n", x, luminance) / (x.shape[2] * x.shape[3])
     offset = brightness * (1 - contrast) * mean
     recoloured = torch.einsum("nij,njhw->nihw", matrix, x) + offset[:, None, None, None]
@@ -97,12 +98,18 @@ def _recolour(x: Tensor, settings: ViewSettings, generator: torch.Generator) -> 
 
 def _colour_matrix(saturation: Tensor, turn: Tensor) -> Tensor:
     """(n, 3, 3): keep the luminance, turn the colour and scale its strength."""
-    yiq = _YIQ.to(turn.device)
+    yiq, back = _colour_axes(turn.device)
     middle = torch.zeros(len(turn), 3, 3, device=turn.device)
     middle[:, 0, 0] = 1
     middle[:, 1, 1] = middle[:, 2, 2] = saturation * turn.cos()
     middle[:, 1, 2], middle[:, 2, 1] = -saturation * turn.sin(), saturation * turn.sin()
-    return torch.linalg.inv(yiq) @ middle @ yiq
+    return back @ middle @ yiq
+
+
+@cache
+def _colour_axes(device: torch.device) -> tuple[Tensor, Tensor]:
+    """The axes of colour and their inverse on a device; copied once, for a copy makes it wait."""
+    return _YIQ.to(device), torch.linalg.inv(_YIQ).to(device)
 
 
 def _blur(x: Tensor, chance: float, generator: torch.Generator) -> Tensor:
