@@ -192,6 +192,26 @@ def test_training_deeper_than_the_head(depth, tmp_path, monkeypatch):
         assert "conv1.weight" in changed
 
 
+def test_the_network_starts_from_what_the_layer_has_learned(monkeypatch):
+    """At next to no rate the network's training leaves the codes of the head as they are."""
+
+    def narrow(*given):
+        torch.manual_seed(0)
+        network = ResNet("resnet18", 16, tiny_stem=True, width=8)
+        network.origin = "a file"
+        return network
+
+    monkeypatch.setattr("ddh.hashers.ddh.create", narrow)
+    images = np.random.default_rng(0).integers(0, 256, (60, 16, 16, 3), dtype=np.uint8)
+    fixed = {"bits": 8, "epochs": 4, "batch_size": 20, "device": "cpu"}
+    head = DDH(**fixed).fit(images)
+    deep = DDH(**fixed, depth="network", network_epochs=1, network_rate=1e-12).fit(images)
+    assert np.array_equal(head.transform(images), deep.transform(images))
+    assert [entry["epoch"] for entry in deep.history_] == [1, 2, 3, 4, 5]
+    together = DDH(**fixed, depth="network", network_epochs=0, network_rate=1e-12).fit(images)
+    assert len(together.history_) == 4
+
+
 def test_network_depth_needs_images():
     with pytest.raises(InputError, match="fit on images"):
         DDH(bits=4, depth="network").fit(np.eye(8))

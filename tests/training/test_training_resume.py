@@ -34,7 +34,7 @@ SCRIPT = textwrap.dedent(
         model = DDH(bits=12, epochs=40, batch_size=32, alpha=2.0)
     else:
         X = rng.integers(0, 256, (48, 8, 8, 3), dtype=np.uint8)
-        model = DDH(bits=8, epochs=15, batch_size=8, depth=depth)
+        model = DDH(bits=8, epochs=2, network_epochs=15, batch_size=8, depth=depth)
     model.fit(X, work=work, resume=resume == "resume")
     model.save(out)
     """

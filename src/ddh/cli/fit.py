@@ -44,7 +44,10 @@ DEPTHS = ("head", "last-stage", "network")
 )
 @click.option("--k1", type=int, help="Neighbours of the first stage.")
 @click.option("--k2", type=int, help="Lists joined by the expansion.")
-@click.option("--epochs", type=int, help="Passes over the images.")
+@click.option("--epochs", type=int, help="Passes of the hashing layer over the images.")
+@click.option(
+    "--network-epochs", type=int, help="Passes of the network, at the other depths than head."
+)
 @click.option("--learning-rate", type=float, help="Learning rate of the hashing layer.")
 @click.option("--approximate", is_flag=True, help="Approximate neighbours, for very many images.")
 @click.option("--labels", type=click.Path(exists=True, path_type=Path), help="CSV: name,label.")

@@ -27,8 +27,9 @@ class DDH(ImageHasher):
 
     `fit` takes a folder, a list of files, an array of pictures, or an (n, d) array of ready
     features. It builds the labels S from features (K1-NN lists, expansion by overlap of K2
-    lists; with `y`, from the labels instead), then trains the hashing layer, alone on frozen
-    features (`depth="head"`, seconds), with the backbone's last stage, or with the whole network.
+    lists; with `y`, from the labels instead), then trains the hashing layer on frozen features
+    (`depth="head"`, seconds), and at the other depths goes on to train the backbone's last stage,
+    or the whole network, with it for `network_epochs`.
 
     `preset` is "fast" (default) or "paper"; every setting of `ddh.training.Settings` can be
     changed by its name. `backbone` is any name of `ddh.backbones.NAMES`; `weights` and `size` are
@@ -72,6 +73,7 @@ class DDH(ImageHasher):
         weight_decay: float | None = None,
         batch_size: int | None = None,
         epochs: int | None = None,
+        network_epochs: int | None = None,
         approximate: bool = False,
         device: str = "auto",
         random_state: int | None = 0,
@@ -100,6 +102,7 @@ class DDH(ImageHasher):
         self.weight_decay = weight_decay
         self.batch_size = batch_size
         self.epochs = epochs
+        self.network_epochs = network_epochs
         self.approximate = approximate
         self.device = device
         self.random_state = random_state

@@ -107,10 +107,19 @@ def fit_hashing(
         processes=shard.processes,
         identity={"bits": bits, "depth": depth, "data": data.digest()},
     )
-    if depth != "head":
+    history: list[dict[str, float]] = []
+    if depth == "head":
+        history = train(run, folder=folder, resume=resume)
+    else:
+        if settings.network_epochs:
+            alone = None if folder is None else folder / "layer"
+            history = train(run, folder=alone, resume=resume)
+            run.settings = settings.for_network()
         _add_network(run, data, depth, mean, scale, shard)
-    history = train(run, folder=folder, resume=resume)
-    if run.network is not None:
+        history += [
+            entry | {"epoch": len(history) + entry["epoch"]}
+            for entry in train(run, folder=folder, resume=resume)
+        ]
         assert data.backbone is not None
         freeze(data.backbone.cpu())
         data.backbone.origin = f"trained from {data.backbone.origin}"

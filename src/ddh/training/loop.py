@@ -93,7 +93,7 @@ def train(
                 if folder is not None and _is_due(run, saved):
                     _save(folder, run, optimiser, state)
                     saved = time.monotonic()
-            _close_epoch(run, state, optimiser)
+            _close_epoch(run, state)
             progress.set_postfix(loss=f"{run.history[-1]['loss']:.4f}", refresh=False)
     return run.history
 
@@ -112,9 +112,13 @@ def _epoch(
     if state["step"] == 0:
         run.memory.refresh()
     order = _order(len(run.inputs), run.seed, epoch)[state["step"] * settings.batch_size :]
+    if not len(order):
+        return  # a checkpoint of an epoch's last step
     seeds = (_seed(run.seed, epoch, step) for step in count(state["step"]))
     for rows, features in run.inputs.batches(order, settings.batch_size, seeds):
-        _set_rate(optimiser, settings, (epoch * steps + state["step"]) / (settings.epochs * steps))
+        rate = _rate(settings, (epoch * steps + state["step"]) / (settings.epochs * steps))
+        for group in optimiser.param_groups:
+            group["lr"] = rate * group["share"]
         terms = _step(run, optimiser, rows, features)
         for place, value in enumerate(terms):
             state["sums"][place] += float(value)
@@ -149,9 +153,10 @@ def _step(run: Run, optimiser: torch.optim.Optimizer, rows: Tensor, features: Te
     return Terms(*(term.detach() for term in terms))
 
 
-def _close_epoch(run: Run, state: dict[str, Any], optimiser: torch.optim.Optimizer) -> None:
+def _close_epoch(run: Run, state: dict[str, Any]) -> None:
     sums = run.processes.sums(state["sums"], run.memory.outputs.device)
-    pairs, quant, regular = (value / max(state["step"], 1) for value in sums)
+    steps = max(state["step"], 1)
+    pairs, quant, regular = (value / steps for value in sums)
     settings = run.settings
     lambda1 = settings.quantisation_weight(len(run.inputs), run.memory.bits)
     loss = pairs + lambda1 / 2 * quant + settings.lambda2 / 2 * regular
@@ -167,7 +172,7 @@ def _close_epoch(run: Run, state: dict[str, Any], optimiser: torch.optim.Optimiz
             "pairs": pairs,
             "quantisation": quant,
             "regulariser": regular,
-            "learning_rate": optimiser.param_groups[0]["lr"],
+            "learning_rate": _rate(settings, (state["epoch"] + 1 - 1 / steps) / settings.epochs),
         }
     )
     state.update(epoch=state["epoch"] + 1, step=0, sums=[0.0, 0.0, 0.0])
@@ -194,15 +199,12 @@ def _optimiser(run: Run) -> torch.optim.Optimizer:
     return torch.optim.Adam(groups, lr=settings.learning_rate, weight_decay=settings.weight_decay)
 
 
-def _set_rate(optimiser: torch.optim.Optimizer, settings: Settings, done: float) -> None:
+def _rate(settings: Settings, done: float) -> float:
     """The learning rate after a share `done` of the training."""
     first, last = settings.learning_rate, settings.final_learning_rate
     if settings.optimiser == "sgd":
-        rate = first * (last / first) ** done
-    else:
-        rate = last + (first - last) * (1 + math.cos(math.pi * done)) / 2
-    for group in optimiser.param_groups:
-        group["lr"] = rate * group["share"]
+        return first * (last / first) ** done
+    return last + (first - last) * (1 + math.cos(math.pi * done)) / 2
 
 
 def _seed(seed: int, epoch: int, step: int) -> int:

@@ -47,6 +47,9 @@ class Settings:
     weight_decay: float
     batch_size: int
     epochs: int
+    network_epochs: int
+    """Depths beyond "head": the hashing layer first learns alone, for `epochs`, then both for so
+    many, at `network_rate`. 0: both learn from the start, as in the paper."""
 
     def __post_init__(self) -> None:
         for name in ("k1", "k2", "batch_size", "epochs"):
@@ -55,7 +58,9 @@ class Settings:
         for name in ("alpha", "learning_rate", "final_learning_rate"):
             if not getattr(self, name) > 0:
                 raise InputError(f"{name} must be positive, not {getattr(self, name)}")
-        for name in ("lambda1", "lambda2", "weight_decay", "network_rate", "momentum"):
+        for name in (
+            "lambda1", "lambda2", "weight_decay", "network_rate", "momentum", "network_epochs",
+        ):  # fmt: skip
             if not getattr(self, name) >= 0:
                 raise InputError(f"{name} must not be negative, not {getattr(self, name)}")
         if self.pairs not in ("all", "batch"):
@@ -66,6 +71,16 @@ class Settings:
     def quantisation_weight(self, images: int, bits: int) -> float:
         """lambda1 in the paper's units."""
         return self.lambda1 * images / bits if self.balanced else self.lambda1
+
+    def for_network(self) -> "Settings":
+        """Those of the training that follows when the layer has learned alone."""
+        return replace(
+            self,
+            epochs=self.network_epochs,
+            learning_rate=self.learning_rate * self.network_rate,
+            final_learning_rate=self.final_learning_rate * self.network_rate,
+            network_rate=1.0,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -79,11 +94,13 @@ PRESETS: dict[str, Settings] = {
         k1=15, k2=6, centre=False, alpha=1.0, lambda1=15.0, balanced=False, lambda2=1e-5,
         pairs="all", optimiser="sgd", learning_rate=1e-3, final_learning_rate=1e-3,
         network_rate=0.1, momentum=0.9, weight_decay=0.0, batch_size=128, epochs=100,
+        network_epochs=0,
     ),
     "fast": Settings(
         k1=50, k2=20, centre=True, alpha=1.0, lambda1=0.3, balanced=True, lambda2=0.0,
         pairs="all", optimiser="adam", learning_rate=5e-3, final_learning_rate=5e-5,
         network_rate=0.03, momentum=0.9, weight_decay=0.0, batch_size=1024, epochs=20,
+        network_epochs=5,
     ),
 }  # fmt: skip
 
