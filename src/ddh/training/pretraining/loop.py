@@ -187,7 +187,9 @@ class _Run:
         if self.partners is None:
             return np.concatenate([part, part])
         rng = np.random.default_rng((self.seed, epoch, int(part[0])))
-        return np.concatenate([part, self.partners.draw(part, rng)])
+        return np.concatenate(
+            [part, self.partners.draw(part, self.settings.neighbours_chance, rng)]
+        )
 
     def _find_partners(self) -> None:
         """Neighbours by the features of now, where it is time for them."""

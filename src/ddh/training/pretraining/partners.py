@@ -14,19 +14,21 @@ BLOCK_BYTES = 64 << 20
 
 
 class Partners:
-    """For each picture the pictures that may stand for its second view, itself among them."""
+    """For each picture the pictures that may stand for its second view."""
 
     def __init__(self, graph: sparse.csr_array) -> None:
         self.graph = graph
         self.degree = np.diff(graph.indptr)
 
-    def draw(self, rows: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-        """One of each row's partners, or the row itself, all with the same chance."""
-        pick = (rng.random(len(rows)) * (self.degree[rows] + 1)).astype(np.int64) - 1
-        own = pick < 0
-        places = self.graph.indptr[rows] + np.maximum(pick, 0)
+    def draw(
+        self, rows: NDArray[np.int64], chance: float, rng: np.random.Generator
+    ) -> NDArray[np.int64]:
+        """With this chance one of each row's partners, else (and without any) the row itself."""
+        others = np.flatnonzero((rng.random(len(rows)) < chance) & (self.degree[rows] > 0))
+        chosen = rows[others]
+        pick = (rng.random(len(chosen)) * self.degree[chosen]).astype(np.int64)
         partners = rows.copy()
-        partners[~own] = self.graph.indices[places[~own]]
+        partners[others] = self.graph.indices[self.graph.indptr[chosen] + pick]
         return partners
 
 

@@ -33,6 +33,9 @@ class PretrainSettings:
     neighbours_from: float = 1.0
     """After this share of the training a picture's second view may be one of a confident
     neighbour; 1 is never."""
+    neighbours_chance: float = 0.5
+    """How often a neighbour does; a picture's own view in the rest keeps wrong neighbours from
+    confirming each other."""
     neighbours_refresh: float = 0.05
     """Neighbours are found anew after this share of the training."""
     k1: int = 15
@@ -53,7 +56,10 @@ class PretrainSettings:
             raise InputError(f"minutes must be positive, not {self.minutes}")
         if self.batch_size < 2 or not self.learning_rate > 0:
             raise InputError("batch_size is 2 or more, and learning_rate positive")
-        for name in ("warm_up", "momentum", "weight_decay", "neighbours_from", "least_overlap"):
+        for name in (
+            "warm_up", "momentum", "weight_decay", "neighbours_from", "neighbours_chance",
+            "least_overlap",
+        ):  # fmt: skip
             if not getattr(self, name) >= 0:
                 raise InputError(f"{name} must not be negative, not {getattr(self, name)}")
         if self.k1 < 1 or not self.neighbours_refresh > 0:
