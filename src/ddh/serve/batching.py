@@ -1,6 +1,7 @@
 """Questions that wait together are answered together: a queue in front of one worker thread."""
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
@@ -21,7 +22,8 @@ class Batcher(Generic[Question, Answer]):
 
     `work` runs in `executor`, in up to `workers` batches side by side, and gives one answer for
     each question, in their order; an answer that is an exception is raised to the one who asked.
-    A question that finds a worker free waits for nothing. Used from one event loop.
+    A question that finds a worker free waits for nothing, and a worker takes its share of those
+    that wait, so that none is stuck behind all the others. Used from one event loop.
     """
 
     def __init__(
@@ -73,7 +75,8 @@ class Batcher(Generic[Question, Answer]):
 
     def _next_batch(self) -> list[tuple[Question, "asyncio.Future[Answer]"]]:
         batch: list[tuple[Question, asyncio.Future[Answer]]] = []
-        while self._waiting and len(batch) < self._together:
+        share = min(self._together, math.ceil(len(self._waiting) / self._workers))
+        while self._waiting and len(batch) < share:
             question, waits = self._waiting.popleft()
             if not waits.done():
                 batch.append((question, waits))
