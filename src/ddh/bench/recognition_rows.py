@@ -23,18 +23,19 @@ from ddh.progress import bar
 VERSION = 1
 METHODS: tuple[str, ...] = ("LSH", "ITQ", "DeepBit", "DDH")
 # Settings that the validation images of a split choose from, as they choose C. A collection of
-# 680 images wants small neighbourhoods and few, gentle steps.
+# 680 images wants small neighbourhoods and few, gentle steps from a good start.
 _SMALL = {
-    "k1": 5,
+    "start": "itq",
     "k2": 3,
-    "alpha": 3.0,
+    "alpha": 5.0,
+    "lambda1": 0.08,
     "learning_rate": 1e-3,
     "final_learning_rate": 1e-5,
     "batch_size": 256,
-    "epochs": 60,
+    "epochs": 30,
 }
 CANDIDATES: dict[str, tuple[dict[str, Any], ...]] = {
-    "DDH": ({**_SMALL, "lambda1": 0.02}, {**_SMALL, "lambda1": 0.08}),
+    "DDH": ({**_SMALL, "k1": 5}, {**_SMALL, "k1": 10}),
 }
 
 
