@@ -82,6 +82,33 @@ def test_shards_of_a_saved_index_are_rows_of_the_whole(X, tmp_path):
         Cells.open(tmp_path)
 
 
+def test_refined_lists_are_the_best_of_the_neighbours_lists(X):
+    space, k = cosine_space(X, centre=True), 6
+    rng = np.random.default_rng(3)
+    lists = np.array([rng.choice(len(X) - 1, k, replace=False) for _ in X], np.int32)
+    lists += lists >= np.arange(len(X))[:, None]  # nobody is his own neighbour
+    rows = np.array([0, 5, 3999], np.int32)
+    better = approximate.refined(space, rows, lists[rows], lists[lists[rows]])
+    for row, found in zip(rows, better, strict=True):
+        known = np.unique([*lists[row], *lists[lists[row]].ravel()])
+        known = known[known != row]
+        keys = space.order_keys(np.full(len(known), row), known)
+        np.testing.assert_array_equal(found, known[np.lexsort((known, -keys))[:k]])
+
+
+def test_refined_lists_reach_the_recall_with_less_effort(monkeypatch):
+    X = np.random.default_rng(4).standard_normal((4000, 16)).astype(np.float32)
+    space = cosine_space(X)
+    plain = approximate_lists(space, 10, recall=0.98)
+    monkeypatch.setattr(approximate, "REFINED_ROWS", 1000)
+    found = approximate_lists(space, 10, recall=0.98)
+    assert found.index.endswith(", refined")
+    assert int(found.index.split()[1]) < int(plain.index.split()[1])
+    share = np.mean([np.isin(a, b).mean() for a, b in zip(knn(X, 10), found.lists, strict=True)])
+    assert share == pytest.approx(found.recall, abs=0.02)
+    assert found.recall >= 0.98
+
+
 def test_of_equal_pictures_any_is_a_neighbour():
     rng = np.random.default_rng(1)
     X = rng.standard_normal((30, 8)).astype(np.float32)[rng.integers(0, 30, 1200)]

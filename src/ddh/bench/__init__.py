@@ -17,6 +17,7 @@ BENCHES = {
     "table4": "ddh.bench.table4:table4",
     "table5": "ddh.bench.table5:table5",
     "table6": "ddh.bench.table6:table6",
+    "quality": "ddh.bench.quality:quality",
     "fig2": "ddh.bench.fig2:fig2",
     "fig3": "ddh.bench.fig3:fig3",
 }

@@ -28,14 +28,14 @@ _SMALL = {
     "start": "itq",
     "k2": 3,
     "alpha": 5.0,
-    "lambda1": 0.08,
+    "k1": 5,
     "learning_rate": 1e-3,
     "final_learning_rate": 1e-5,
     "batch_size": 256,
     "epochs": 30,
 }
 CANDIDATES: dict[str, tuple[dict[str, Any], ...]] = {
-    "DDH": ({**_SMALL, "k1": 5}, {**_SMALL, "k1": 10}),
+    "DDH": ({**_SMALL, "lambda1": 0.3}, {**_SMALL, "lambda1": 3.0}),
 }
 
 

@@ -155,7 +155,7 @@ def _outcome(
         "± is the sample deviation over the three splits. Bits and real-valued features: linear "
         "SVM; the others: chi-square kernel SVM on histograms of visual words. C by validation, "
         "fitted on training and validation images, tested once. Hash functions and vocabularies "
-        "saw training images only; the validation images also choose DDH's K1 out of two "
+        "saw training images only; the validation images also choose DDH's lambda1 out of two "
         "values. Fit time is that of the last fit, kernel included."
     )
     title = "Table 6: recognition on Oxford-17"

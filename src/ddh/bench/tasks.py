@@ -24,12 +24,18 @@ def cifar10_task(options: BenchOptions, store: Store) -> Task:
         if found.query is not None:
             return _cut(found, _marked_split(found.query, k=1000), options)
         return _cut(found, split_by_name("cifar10-10k-50k", found.labels), options)
+    data, split = cifar10_images(options)
+    return Task(_features(data, options, store), split)
+
+
+def cifar10_images(options: BenchOptions) -> tuple[LabelledImages, RetrievalSplit]:
+    """The pictures and the paper's split of them, or a part of both."""
     data = cifar10(options.data_folder("CIFAR-10"), "all")
     split = split_by_name("cifar10-10k-50k", data.labels)
     refuse_shared_images(data.images.take(split.query), data.images.take(split.database))
     if options.subset is not None:
-        data, split = _reduced(data, subset(split, options.subset))
-    return Task(_features(data, options, store), split)
+        return _reduced(data, subset(split, options.subset))
+    return data, split
 
 
 def multi_label_task(

@@ -1,8 +1,10 @@
 """Approximate neighbour lists for large N, with their recall measured and the effort set by it.
 
 A sample of rows is compared with its exact lists; the least effort is taken at which the sample
-shows the recall that was asked for. Features may be a mapped file: they are read in blocks and
-never held whole.
+shows the recall that was asked for. Many rows need little effort for it, because their lists are
+refined: a neighbour's neighbours are looked at too (a step of NN-descent; Dong et al., 2011), which
+takes the same time for a row whatever N is. Features may be a mapped file: they are read in
+blocks and never held whole.
 
 On one machine `approximate_lists` does it all. Over several (Ray, or anything else) the same
 steps are: `Cells.build(space).save(path)` and `choose_effort` once, `shard_lists` with
@@ -28,6 +30,8 @@ RECALL = 0.95
 SAMPLE = 512
 # Rows that are searched at a time.
 ROWS = 16384
+# From so many rows on, refined lists cost less than the effort that they save.
+REFINED_ROWS = 50_000
 # Lists of more bytes than this go to a mapped file, where a folder is given.
 LARGE_LISTS = 1 << 30
 
@@ -67,20 +71,25 @@ def approximate_lists(
     """Lists by cells (IVF) or, with `graph`, by HNSW; best first.
 
     Warns when even the largest effort stays below `recall`. Memory: N d / 4 bytes for the index
-    and 4 N k for the lists; with `folder`, large lists are a mapped file there.
+    and 8 N k for the lists; with `folder`, large lists are mapped files there.
     """
+    refine = len(space) >= REFINED_ROWS
     clock = [time.perf_counter()]
     index: NeighbourIndex = SmallWorld(space) if graph else Cells.build(space)
     clock.append(time.perf_counter())
-    choice = choose_effort(space, index, k, recall)
+    choice = choose_effort(space, index, k, recall, refine=refine)
     clock.append(time.perf_counter())
-    lists = _room(len(space), k, folder)
+    lists = _room(len(space), k, folder, "lists")
     for start in track(range(0, len(space), ROWS), "Neighbours", unit="block"):
         stop = min(start + ROWS, len(space))
         lists[start:stop] = shard_lists(space, index, start, stop, k, choice.effort)
     clock.append(time.perf_counter())
-    seconds = dict(zip(("build", "choose", "search"), np.diff(clock).tolist(), strict=True))
-    name = f"{index.name}, {choice.effort} of {index.last_effort}"
+    if refine:
+        lists = _refined_lists(space, lists, _room(len(space), k, folder, "refined-lists"))
+        clock.append(time.perf_counter())
+    stages = ("build", "choose", "search", "refine")[: len(clock) - 1]
+    seconds = dict(zip(stages, np.diff(clock).tolist(), strict=True))
+    name = f"{index.name}, {choice.effort} of {index.last_effort}{', refined' if refine else ''}"
     return ApproximateLists(lists, choice.recall, choice.sample, name, seconds)
 
 
@@ -101,16 +110,55 @@ def shard_lists(
     return np.concatenate(parts)
 
 
+def _refined_lists(
+    space: CosineSpace, lists: NDArray[np.int32], out: NDArray[np.int32]
+) -> NDArray[np.int32]:
+    for start in track(range(0, len(space), ROWS), "Refining", unit="block"):
+        rows = np.arange(start, min(start + ROWS, len(space)), dtype=np.int32)
+        own = lists[rows]
+        out[rows] = refined(space, rows, own, lists[own])
+    return out
+
+
+def refined(
+    space: CosineSpace,
+    rows: NDArray[np.int32],
+    own: NDArray[np.int32],
+    of_neighbours: NDArray[np.int32],
+) -> NDArray[np.int32]:
+    """The best of the lists of some rows (r, k) and of the lists of their neighbours (r, k, k)."""
+    found = np.concatenate([own, of_neighbours.reshape(len(rows), -1)], axis=1)
+    found.sort(axis=1)
+    others = found != rows[:, None]
+    others[:, 1:] &= found[:, 1:] != found[:, :-1]
+    keys = np.full(found.shape, -np.inf)
+    keys[others] = space.order_keys(np.repeat(rows, others.sum(axis=1)), found[others])
+    return _best(found, keys, own.shape[1])
+
+
 def choose_effort(
-    space: CosineSpace, index: NeighbourIndex, k: int, recall: float = RECALL
+    space: CosineSpace,
+    index: NeighbourIndex,
+    k: int,
+    recall: float = RECALL,
+    *,
+    refine: bool = False,
 ) -> Choice:
-    """The least effort, up to a seventh, whose lists reach `recall` on a sample of rows."""
-    rows = np.sort(np.random.default_rng(0).permutation(len(space))[:SAMPLE]).astype(np.int32)
+    """The least effort, up to a seventh, whose lists reach `recall` on a sample of rows.
+
+    With `refine`, once these are refined.
+    """
+    sample = np.random.default_rng(0).permutation(len(space))[: SAMPLE // 2 if refine else SAMPLE]
+    rows = np.sort(sample).astype(np.int32)
     exact = exact_rows(space, rows, k)
     kth = space.order_keys(rows, exact[:, -1])
 
     def reached(effort: int) -> float:
         found = _search(space, index, rows, k, effort)
+        if refine:
+            near = np.unique(found)
+            lists = _search(space, index, near, k, effort)
+            found = refined(space, rows, found, lists[np.searchsorted(near, found)])
         keys = space.order_keys(np.repeat(rows, k), found.ravel()).reshape(found.shape)
         # by cosine and not by name: of equal pictures any is right
         return float((keys >= kth[:, None]).mean())
@@ -197,7 +245,7 @@ def _search(
     return lists
 
 
-def _best(found: NDArray[np.int64], keys: NDArray[np.float64], k: int) -> NDArray[np.int32]:
+def _best(found: NDArray[np.integer], keys: NDArray[np.float64], k: int) -> NDArray[np.int32]:
     """The k columns of the largest keys, best first; of equal keys the smaller number."""
     best = np.argpartition(-keys, k - 1, axis=1)[:, :k]
     names = np.take_along_axis(found, best, axis=1)
@@ -205,7 +253,7 @@ def _best(found: NDArray[np.int64], keys: NDArray[np.float64], k: int) -> NDArra
     return np.take_along_axis(names, order, axis=1).astype(np.int32)
 
 
-def _room(images: int, k: int, folder: Path | None) -> NDArray[np.int32]:
+def _room(images: int, k: int, folder: Path | None, name: str) -> NDArray[np.int32]:
     if folder is None or 4 * images * k <= LARGE_LISTS:
         return np.empty((images, k), np.int32)
-    return open_memmap(folder / "lists.npy", "w+", np.int32, (images, k))
+    return open_memmap(folder / f"{name}.npy", "w+", np.int32, (images, k))

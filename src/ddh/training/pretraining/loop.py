@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -55,18 +56,20 @@ def pretrain(
     seed: int = 0,
     folder: Path | None = None,
     resume: bool = False,
+    on_look: Callable[[Backbone, dict[str, Any]], None] | None = None,
 ) -> Pretrained:
     """Train `backbone` on the pictures alone.
 
     With `folder` a checkpoint is written every minute, and `resume` goes on from it within the
     same plan: a time budget counts the minutes of all runs together. With `epochs`, a resumed run
-    on a CPU ends with the same weights as one that was never interrupted.
+    on a CPU ends with the same weights as one that was never interrupted. `on_look` is called
+    twenty times in a run, with the network as it would be handed over and the signs of that moment.
     """
     where = choose(device)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
     pictures = open_pictures(source, backbone, where, folder)
-    run = _Run(backbone, pictures, settings, where, seed, folder)
+    run = _Run(backbone, pictures, settings, where, seed, folder, on_look)
     if resume:
         run.take_up()
     run.to_the_end()
@@ -84,6 +87,7 @@ class _Run:
     device: torch.device
     seed: int
     folder: Path | None
+    on_look: Callable[[Backbone, dict[str, Any]], None] | None = None
     step: int = 0
     seconds: float = 0.0
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -254,11 +258,17 @@ class _Run:
         seen = neighbours(first.double())
         found = signs(first, second, self.seen)
         self.seen = seen
-        epoch = self.step / self.plan.steps_per_epoch
-        self.history.append(
-            {"step": self.step, "epoch": round(epoch, 2), "seconds": round(self.seconds, 1),
-             "loss": loss, "rate": self.plan.rate(self.step)} | found.to_dict()
-        )  # fmt: skip
+        entry = {
+            "step": self.step,
+            "share": self.plan.progress(self.step),
+            "epoch": round(self.step / self.plan.steps_per_epoch, 2),
+            "seconds": round(self.seconds, 1),
+            "loss": loss,
+            "rate": self.plan.rate(self.step),
+        }
+        self.history.append(entry | found.to_dict())
+        if self.on_look is not None:
+            self.on_look(self.objective.result, self.history[-1])
         if found.collapsed:
             raise DDHError(self._collapse(found))
 

@@ -1,0 +1,198 @@
+"""`ddh bench quality`: features learned from the collection itself, then codes, on CIFAR-10.
+
+A network is pretrained on the 50,000 training pictures alone; what it is worth after so many
+minutes is told by training images that are held out as queries; the final table is that of the test
+queries.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from ddh.bench.features import compute_features
+from ddh.bench.options import BenchOptions, bits_option, shared_options, whole_numbers
+from ddh.bench.paper import TABLE2
+from ddh.bench.plots import drawing, style
+from ddh.bench.retrieval_measure import Row, Task, measure_row
+from ddh.bench.retrieval_table import RetrievalBench
+from ddh.bench.store import Store, key_digest
+from ddh.bench.tasks import cifar10_images
+from ddh.bench.writing import Table
+from ddh.evaluation import RetrievalSplit
+from ddh.evaluation.protocol import digest
+from ddh.images import ImageSource, LabelledImages
+from ddh.whole_files import write_whole
+
+ROWS = [Row("PCA-ITQ", "ITQ"), Row("DDH", "DDH")]
+HELD_OUT = 10  # one training image in so many asks, for the curve over time
+CURVE_BITS = (16, 64)
+
+
+@dataclass(frozen=True)
+class Learned:
+    """Weights of a pretraining, the last and those of some moments before it."""
+
+    weights: Path
+    history: list[dict[str, Any]]
+    moments: dict[int, Path]
+
+
+@click.command(
+    context_settings={"default_map": {"backbone": "resnet18-tiny", "weights": "random"}},
+    short_help="Features from the collection itself, then codes, on CIFAR-10.",
+)
+@bits_option("16,32,64")
+@click.option("--minutes", default=20.0, show_default=True, help="Of pretraining.")
+@click.option(
+    "--neighbours-from",
+    default=0.8,
+    show_default=True,
+    help="Share of the pretraining after which neighbours stand for views too.",
+)
+@click.option("--moments", default=6, show_default=True, help="Points of the curve over time.")
+@shared_options
+def quality(bits: str, minutes: float, neighbours_from: float, moments: int, **shared: Any) -> None:
+    """Pretrain a network on the training pictures of CIFAR-10, then learn codes from its features.
+
+    No label is used, and with the default weights nothing but these pictures.
+
+    \b
+    ddh bench quality --data DIR --device cuda
+    ddh bench quality --data DIR --backbone efficientnet-lite0 --weights auto --size 96
+    """
+    options = BenchOptions(**shared)
+    store = Store(options.output)
+    data, split = cifar10_images(options)
+    changes = {"minutes": minutes, "neighbours_from": neighbours_from}
+    learned = learn(data.images.take(split.train), options, store, changes, moments)
+    settings = options.settings
+    curve = [
+        _held_out_scores(store, _features(data, store, path, options), split, at, settings, options)
+        for at, path in learned.moments.items()
+    ]
+    bench = RetrievalBench(
+        name="quality",
+        title="Features from the collection itself",
+        paper=TABLE2,
+        rows=ROWS,
+        bits=whole_numbers(bits, "bits"),
+        seeds=options.seed_numbers,
+        settings=settings,
+        note="The network was pretrained on the training pictures without labels.",
+    ).only(options.methods)
+    task = Task(_features(data, store, learned.weights, options), split)
+    outcome = bench.run(task, store, options.device)
+    folder = store.folder("quality")
+    outcome.details["pretraining"] = learned.history
+    seconds = {entry["step"]: entry["seconds"] for entry in learned.history}
+    for point in curve:
+        point["minutes"] = seconds[point["step"]] / 60
+    outcome.tables.append(_curve_table(curve))
+    outcome.figures.append(_draw(folder, curve))
+    outcome.write(folder)
+    outcome.show(folder, options.as_json)
+
+
+def learn(
+    pictures: ImageSource,
+    options: BenchOptions,
+    store: Store,
+    changes: dict[str, Any],
+    moments: int,
+) -> Learned:
+    """Pretrain, or take what an earlier run has learned; an interrupted run goes on."""
+    import torch
+
+    from ddh.backbones import Backbone, create, save
+    from ddh.training.pretraining import pretrain, pretrain_settings
+    from ddh.training.pretraining.loop import LOOKS
+
+    torch.manual_seed(0)
+    network = create(options.backbone, options.weights, options.size)
+    trained = network.origin != "random"
+    settings = pretrain_settings(network.preprocessing.size, trained, changes)
+    key = {
+        "images": digest(np.array(list(pictures.names))),
+        "backbone": network.name,
+        "weights": network.origin,
+        "size": network.preprocessing.size,
+        "settings": settings.to_dict(),
+    }
+    folder = store.root / "pretraining" / key_digest(key)
+    weights, history = folder / "weights.safetensors", folder / "history.json"
+    every = max(1, LOOKS // moments)
+
+    def keep(network: Backbone, entry: dict[str, Any]) -> None:
+        if round(entry["share"] * LOOKS) % every == 0:
+            save(network, folder / f"step-{entry['step']}.safetensors")
+
+    if not weights.is_file():
+        done = pretrain(
+            network, pictures, settings, device=options.device, folder=folder / "work",
+            resume=True, on_look=keep,
+        )  # fmt: skip
+        write_whole(history, json.dumps(done.history).encode())
+        save(done.backbone, weights)
+    told = json.loads(history.read_text())
+    kept = {entry["step"]: folder / f"step-{entry['step']}.safetensors" for entry in told}
+    return Learned(weights, told, {at: path for at, path in kept.items() if path.is_file()})
+
+
+def _features(data: LabelledImages, store: Store, weights: Path, options: BenchOptions) -> Any:
+    return compute_features(
+        data, store, backbone="auto", weights=str(weights), device=options.device
+    )
+
+
+def held_out(split: RetrievalSplit) -> RetrievalSplit:
+    """Some training images ask the others: what settings may be chosen by."""
+    asks = np.zeros(len(split.train), bool)
+    asks[np.random.default_rng(0).permutation(len(asks))[: len(asks) // HELD_OUT]] = True
+    others = split.train[~asks]
+    k = min(split.k or len(others), len(others))
+    return RetrievalSplit(
+        f"{split.name}, held-out training images ask", split.train[asks], others, others, k
+    )
+
+
+def _held_out_scores(
+    store: Store,
+    found: Any,
+    split: RetrievalSplit,
+    step: int,
+    settings: dict[str, Any],
+    options: BenchOptions,
+) -> dict[str, Any]:
+    task, row = Task(found, held_out(split)), ROWS[-1]
+    chosen = settings.get(row.method, {})
+    point: dict[str, Any] = {"step": step}
+    for bits in CURVE_BITS:
+        result = measure_row(store, task, row, bits, 0, chosen, options.device)
+        point[f"{bits} bit"] = result["scores"]["legacy"]["value"]
+    return point
+
+
+def _curve_table(curve: list[dict[str, Any]]) -> Table:
+    rows = [
+        [f"{point['minutes']:.1f}", *[f"{point[f'{bits} bit']:.3f}" for bits in CURVE_BITS]]
+        for point in curve
+    ]
+    note = "mAP as published tables count, held-out training images against the other ones, DDH."
+    columns = ["minutes of pretraining", *[f"{bits} bit" for bits in CURVE_BITS]]
+    return Table("Quality over time", columns, rows, note)
+
+
+def _draw(folder: Path, curve: list[dict[str, Any]]) -> dict[str, str]:
+    with drawing(folder, "quality-over-time") as axes:
+        for place, bits in enumerate(CURVE_BITS):
+            minutes = [point["minutes"] for point in curve]
+            values = [point[f"{bits} bit"] for point in curve]
+            axes.plot(minutes, values, marker="o", label=f"{bits} bits", **style(place))
+        axes.set(xlabel="minutes of pretraining", ylabel="mAP, held-out training images")
+        axes.set_xlim(left=0)
+        axes.legend(loc="lower right")
+    return {"name": "quality-over-time", "title": "Quality over time"}
