@@ -212,19 +212,6 @@ def test_the_network_starts_from_what_the_layer_has_learned(monkeypatch):
     assert len(together.history_) == 4
 
 
-def test_the_layer_can_start_from_the_rotation_of_itq():
-    X = np.random.default_rng(0).standard_normal((300, 20)) @ np.diag(np.arange(1.0, 21))
-    still = {"epochs": 1, "learning_rate": 1e-12, "final_learning_rate": 1e-12}
-    itq = ITQ(bits=16, random_state=3).fit(X).transform(X)
-    for centre in (True, False):
-        model = DDH(bits=16, start="itq", centre=centre, random_state=3, **still).fit(X)
-        assert (model.transform(X) == itq).mean() > 0.999
-    noise = DDH(bits=16, random_state=3, **still).fit(X).transform(X)
-    assert (noise == itq).mean() < 0.7
-    with pytest.raises(InputError, match="start must be"):
-        DDH(start="pca").fit(X)
-
-
 def test_network_depth_needs_images():
     with pytest.raises(InputError, match="fit on images"):
         DDH(bits=4, depth="network").fit(np.eye(8))

@@ -23,19 +23,18 @@ from ddh.progress import bar
 VERSION = 1
 METHODS: tuple[str, ...] = ("LSH", "ITQ", "DeepBit", "DDH")
 # Settings that the validation images of a split choose from, as they choose C. A collection of
-# 680 images wants small neighbourhoods and few, gentle steps from a good start.
+# 680 images wants small neighbourhoods and few, gentle steps.
 _SMALL = {
-    "start": "itq",
-    "k2": 3,
-    "alpha": 5.0,
     "k1": 5,
+    "k2": 3,
+    "alpha": 3.0,
     "learning_rate": 1e-3,
     "final_learning_rate": 1e-5,
     "batch_size": 256,
-    "epochs": 30,
+    "epochs": 60,
 }
 CANDIDATES: dict[str, tuple[dict[str, Any], ...]] = {
-    "DDH": ({**_SMALL, "lambda1": 0.3}, {**_SMALL, "lambda1": 3.0}),
+    "DDH": ({**_SMALL, "lambda1": 0.02}, {**_SMALL, "lambda1": 0.08}),
 }
 
 

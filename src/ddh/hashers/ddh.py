@@ -13,7 +13,6 @@ from ddh.codes import code_bytes
 from ddh.errors import InputError
 from ddh.hashers.base import check_features, check_labels
 from ddh.hashers.image_hasher import ImageHasher, work_folder
-from ddh.hashers.itq import ITQ
 from ddh.images import ImageSource, is_images, open_images
 from ddh.training.device import choose
 from ddh.training.features import Features, extract
@@ -21,8 +20,6 @@ from ddh.training.fitting import Data, Fitted, fit_hashing
 from ddh.training.pretraining import pretrain, pretrain_settings
 from ddh.training.processes import current
 from ddh.training.settings import DEPTHS, Depth, Settings, adapt, settings
-
-START_SAMPLE = 10_000
 
 
 class DDH(ImageHasher):
@@ -68,7 +65,6 @@ class DDH(ImageHasher):
         balanced: bool | None = None,
         lambda2: float | None = None,
         pairs: str | None = None,
-        start: str | None = None,
         optimiser: str | None = None,
         learning_rate: float | None = None,
         final_learning_rate: float | None = None,
@@ -98,7 +94,6 @@ class DDH(ImageHasher):
         self.balanced = balanced
         self.lambda2 = lambda2
         self.pairs = pairs
-        self.start = start
         self.optimiser = optimiser
         self.learning_rate = learning_rate
         self.final_learning_rate = final_learning_rate
@@ -148,7 +143,6 @@ class DDH(ImageHasher):
                 approximate=self.approximate,
                 folder=folder,
                 resume=resume,
-                start=self._start(data.features.values),
             )
         self._take(data, fitted)
         return self
@@ -171,16 +165,6 @@ class DDH(ImageHasher):
         """The settings for a collection of this size; what the user named is left alone."""
         named = [name for name in Settings.__dataclass_fields__ if getattr(self, name) is not None]
         return adapt(self.chosen_settings(), images, named)
-
-    def _start(self, features: NDArray[np.float32]) -> dict[str, NDArray[np.float32]] | None:
-        """The rotation of ITQ as weight and bias, with outputs of deviation one; None for noise."""
-        if self.chosen_settings().start == "noise":
-            return None
-        itq = ITQ(self.bits, random_state=self._seed()).fit(features)
-        sample = features[:: max(1, len(features) // START_SAMPLE)]
-        weight = itq.projection_.T / itq._outputs(sample).std()
-        bias = -weight @ itq.mean_
-        return {"weight": weight.astype(np.float32), "bias": bias.astype(np.float32)}
 
     def _seed(self) -> int:
         if self.random_state is not None:

@@ -22,7 +22,7 @@ from ddh.training.device import choose
 from ddh.training.features import Features
 from ddh.training.inputs import FeatureInputs, NetworkInputs
 from ddh.training.loop import Run, train
-from ddh.training.network import HashingLayer, fold, freeze, prepare, unfold
+from ddh.training.network import HashingLayer, fold, freeze, prepare
 from ddh.training.processes import current
 from ddh.training.settings import Depth, Settings
 from ddh.training.sharding import (
@@ -83,12 +83,8 @@ def fit_hashing(
     approximate: bool,
     folder: Path | None,
     resume: bool,
-    start: dict[str, NDArray[np.float32]] | None = None,
 ) -> Fitted:
-    """The whole of the paper's section 2 after the features; trains `data.backbone` in place.
-
-    `start` is the weight and bias that the layer has on raw features before its first step.
-    """
+    """The whole of the paper's section 2 after the features; trains `data.backbone` in place."""
     where = choose(device)
     if len(data.features.values) < 3:
         raise InputError(f"at least 3 images are needed, there are {len(data.features.values)}")
@@ -99,9 +95,6 @@ def fit_hashing(
     mean, scale = _standardise(features, settings.centre, shard)
     standard = (features - mean) / scale
     layer = HashingLayer(features.shape[1], bits, torch.Generator().manual_seed(seed)).to(where)
-    if start is not None:
-        raw = {name: torch.from_numpy(value).to(where) for name, value in start.items()}
-        unfold(layer, raw, mean, scale)
     with torch.no_grad():
         outputs = torch.cat([layer(part) for part in standard.split(8192)])
     run = Run(

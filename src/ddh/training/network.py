@@ -67,10 +67,3 @@ def fold(layer: nn.Linear, mean: Tensor, scale: Tensor) -> dict[str, Any]:
     """The layer on raw features that equals `layer` on standardised ones."""
     weight = layer.weight / scale
     return {"weight": weight, "bias": layer.bias - weight @ mean}
-
-
-@torch.no_grad()
-def unfold(layer: nn.Linear, folded: dict[str, Tensor], mean: Tensor, scale: Tensor) -> None:
-    """Make `layer` on standardised features equal to one on raw features: the reverse of `fold`."""
-    layer.weight.copy_(folded["weight"] * scale)
-    layer.bias.copy_(folded["bias"] + folded["weight"] @ mean)

@@ -36,9 +36,6 @@ class Settings:
     """Weight of the regulariser of the hashing layer (2.4)."""
     pairs: Literal["all", "batch"]
     """J1 over all pairs by the exact identity, or over the pairs of a batch (two branches)."""
-    start: Literal["noise", "itq"]
-    """The hashing layer before its first step: N(0, 0.01), or the rotation of ITQ, from which a
-    collection of some hundred images learns more."""
     optimiser: Literal["sgd", "adam"]
     learning_rate: float
     final_learning_rate: float
@@ -68,8 +65,6 @@ class Settings:
                 raise InputError(f"{name} must not be negative, not {getattr(self, name)}")
         if self.pairs not in ("all", "batch"):
             raise InputError(f"pairs must be 'all' or 'batch', not {self.pairs!r}")
-        if self.start not in ("noise", "itq"):
-            raise InputError(f"start must be 'noise' or 'itq', not {self.start!r}")
         if self.optimiser not in ("sgd", "adam"):
             raise InputError(f"optimiser must be 'sgd' or 'adam', not {self.optimiser!r}")
 
@@ -97,13 +92,13 @@ PRESETS: dict[str, Settings] = {
     # lr 1e-2 to 1e-6 over 100 epochs, weight decay 5e-4, no momentum.
     "paper": Settings(
         k1=15, k2=6, centre=False, alpha=1.0, lambda1=15.0, balanced=False, lambda2=1e-5,
-        pairs="all", start="noise", optimiser="sgd", learning_rate=1e-3, final_learning_rate=1e-3,
+        pairs="all", optimiser="sgd", learning_rate=1e-3, final_learning_rate=1e-3,
         network_rate=0.1, momentum=0.9, weight_decay=0.0, batch_size=128, epochs=100,
         network_epochs=0,
     ),
     "fast": Settings(
         k1=50, k2=20, centre=True, alpha=1.0, lambda1=0.3, balanced=True, lambda2=0.0,
-        pairs="all", start="noise", optimiser="adam", learning_rate=5e-3, final_learning_rate=5e-5,
+        pairs="all", optimiser="adam", learning_rate=5e-3, final_learning_rate=5e-5,
         network_rate=0.03, momentum=0.9, weight_decay=0.0, batch_size=1024, epochs=20,
         network_epochs=5,
     ),
