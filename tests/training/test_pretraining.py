@@ -17,7 +17,7 @@ from ddh.training.pretraining import ViewSettings, pretrain, pretrain_settings, 
 from ddh.training.pretraining import loop as loop_module
 from ddh.training.pretraining.byol import BYOL
 from ddh.training.pretraining.partners import Partners, find_partners
-from ddh.training.pretraining.plan import TRIAL_STEPS, Plan
+from ddh.training.pretraining.plan import LEAST_STEPS, TRIAL_STEPS, Plan
 from ddh.training.pretraining.signs import neighbours, signs
 
 STILL = ViewSettings(least_area=1.0, jitter_chance=0.0, grey_chance=0.0)
@@ -222,6 +222,11 @@ def settings(**changes):
 
 
 class TestRun:
+    def test_one_step_an_epoch_keeps_to_the_budget_too(self, pictures):
+        few = ImageArray(pictures.pixels[:40])
+        done = pretrain(SmallNetwork(), few, settings(minutes=1e-4), device="cpu")
+        assert done.epochs == LEAST_STEPS
+
     def test_training_changes_the_backbone_and_tells_its_signs(self, pictures):
         network = SmallNetwork()
         before = copy.deepcopy(network.state_dict())

@@ -138,7 +138,7 @@ def _outcome(
         protocol=[
             f"synthetic clustered features, {settings['dimensions']} dimensions, float32 in a "
             f"mapped file, seed {settings['seed']}; K1 = {settings['k1']}, K2 = {settings['k2']}; "
-            f"recall asked for {settings['recall']:g}, measured on 512 rows or fewer; seconds from the "
+            f"recall asked for {settings['recall']:g}, measured on a sample; seconds from the "
             "mapped file to S; peak memory of the process, mapped pages included",
             f"synthetic codes of {settings['bits']} bits (signs of projections of a Gaussian of "
             f"16 dimensions), seed {settings['seed']}, k = 10",

@@ -165,9 +165,10 @@ class _Run:
         self._find_partners()
         parts = [self._with_partners(part, epoch) for part in self._parts(epoch)[at:last]]
         total = torch.zeros((), device=self.device)
-        started, halfway = time.monotonic(), (len(parts) + 1) // 2
+        started, halfway = time.monotonic(), len(parts) // 2
+        middle = started
         for done, batch in enumerate(self.pictures.batches(parts)):
-            if done == halfway:
+            if done == halfway:  # the first steps may have compiled the network
                 self._wait()
                 middle = time.monotonic()
             total += self._one_step(batch)
@@ -175,9 +176,8 @@ class _Run:
         mean = float(total) / len(parts)  # waits for the device
         ended = time.monotonic()
         self.seconds += ended - started
-        if len(parts) > halfway:  # the first steps may have compiled the network
-            self.plan.fit_budget(self.step, self.seconds, (ended - middle) / (len(parts) - halfway))
-            progress.total = self.plan.total
+        self.plan.fit_budget(self.step, self.seconds, (ended - middle) / (len(parts) - halfway))
+        progress.total = self.plan.total
         return mean
 
     def _parts(self, epoch: int) -> list[NDArray[np.int64]]:
