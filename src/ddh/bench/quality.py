@@ -34,11 +34,11 @@ CURVE_BITS = (16, 64)
 
 @dataclass(frozen=True)
 class Learned:
-    """Weights of a pretraining, the last and those of some moments before it."""
+    """Weights of a pretraining, the last and those after so many minutes of it."""
 
     weights: Path
     history: list[dict[str, Any]]
-    moments: dict[int, Path]
+    moments: list[tuple[float, Path]]
 
 
 @click.command(
@@ -70,9 +70,11 @@ def quality(bits: str, minutes: float, neighbours_from: float, moments: int, **s
     changes = {"minutes": minutes, "neighbours_from": neighbours_from}
     learned = learn(data.images.take(split.train), options, store, changes, moments)
     settings = options.settings
+    asked = held_out(split)
     curve = [
-        _held_out_scores(store, _features(data, store, path, options), split, at, settings, options)
-        for at, path in learned.moments.items()
+        {"minutes": minutes}
+        | _scores(store, Task(_features(data, store, path, options), asked), settings, options)
+        for minutes, path in learned.moments
     ]
     bench = RetrievalBench(
         name="quality",
@@ -88,9 +90,6 @@ def quality(bits: str, minutes: float, neighbours_from: float, moments: int, **s
     outcome = bench.run(task, store, options.device)
     folder = store.folder("quality")
     outcome.details["pretraining"] = learned.history
-    seconds = {entry["step"]: entry["seconds"] for entry in learned.history}
-    for point in curve:
-        point["minutes"] = seconds[point["step"]] / 60
     outcome.tables.append(_curve_table(curve))
     outcome.figures.append(_draw(folder, curve))
     outcome.write(folder)
@@ -138,8 +137,8 @@ def learn(
         write_whole(history, json.dumps(done.history).encode())
         save(done.backbone, weights)
     told = json.loads(history.read_text())
-    kept = {entry["step"]: folder / f"step-{entry['step']}.safetensors" for entry in told}
-    return Learned(weights, told, {at: path for at, path in kept.items() if path.is_file()})
+    kept = [(e["seconds"] / 60, folder / f"step-{e['step']}.safetensors") for e in told]
+    return Learned(weights, told, [moment for moment in kept if moment[1].is_file()])
 
 
 def _features(data: LabelledImages, store: Store, weights: Path, options: BenchOptions) -> Any:
@@ -159,21 +158,16 @@ def held_out(split: RetrievalSplit) -> RetrievalSplit:
     )
 
 
-def _held_out_scores(
-    store: Store,
-    found: Any,
-    split: RetrievalSplit,
-    step: int,
-    settings: dict[str, Any],
-    options: BenchOptions,
-) -> dict[str, Any]:
-    task, row = Task(found, held_out(split)), ROWS[-1]
-    chosen = settings.get(row.method, {})
-    point: dict[str, Any] = {"step": step}
+def _scores(
+    store: Store, task: Task, settings: dict[str, Any], options: BenchOptions
+) -> dict[str, float]:
+    """mAP of DDH at the lengths of the curve, seed 0."""
+    row, scores = ROWS[-1], {}
     for bits in CURVE_BITS:
+        chosen = settings.get(row.method, {})
         result = measure_row(store, task, row, bits, 0, chosen, options.device)
-        point[f"{bits} bit"] = result["scores"]["legacy"]["value"]
-    return point
+        scores[f"{bits} bit"] = result["scores"]["legacy"]["value"]
+    return scores
 
 
 def _curve_table(curve: list[dict[str, Any]]) -> Table:

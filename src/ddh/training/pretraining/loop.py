@@ -166,7 +166,6 @@ class _Run:
         parts = [self._with_partners(part, epoch) for part in self._parts(epoch)[at:last]]
         total = torch.zeros((), device=self.device)
         started, halfway = time.monotonic(), len(parts) // 2
-        middle = started
         for done, batch in enumerate(self.pictures.batches(parts)):
             if done == halfway:  # the first steps may have compiled the network
                 self._wait()
