@@ -127,10 +127,11 @@ def stages(collection: Collection, rates: Mapping[str, Rate] = RATES) -> list[St
     return [
         # float16 features in a mapped file; a core holds a batch of pictures and the network
         Stage("features", 2 * N * d, block, N * pixels / rate["pictures"] / 3600),
-        # index, lists and S on disk; expansion holds the lists three times, S about three times
+        # index, lists before and after their refining, and S on disk; expansion holds the lists
+        # three times, S about three times
         Stage(
             "labels",
-            n * d / 4 + 4 * n * K1 + 5 * entries,
+            n * d / 4 + 8 * n * K1 + 5 * entries,
             max(n * d / 4, 12 * n * (K1 + 1) + 13 * entries) + block,
             1e-6 * n * rate["labels"] * growth * d / 256 / 3600,
         ),
