@@ -344,10 +344,11 @@ def test_validation_images_choose_between_settings(digits, tmp_path, monkeypatch
 
     monkeypatch.setattr(recognition_rows, "_recognition", recognition)
     found = read_features(digits)
-    measure = recognition_rows.HashMeasurement(Store(tmp_path), found, "cpu")
-    split = _seeded_splits(found.labels)[0]
+    task = recognition_rows.SplitTask(found, _seeded_splits(found.labels)[0])
+    row = recognition_rows.HashRow("ITQ", "ITQ")
+    measure = recognition_rows.HashMeasurement(Store(tmp_path), task, row, "cpu")
     candidates = [{"iterations": 1}, {"iterations": 2}]
-    run = measure.best("ITQ", 8, 0, split, candidates)
+    run = measure.best(8, 0, candidates)
     assert (run["validation"], run["accuracy"]) == (0.8, 0.1)  # whatever the test images say
     assert run["settings"] == "{'iterations': 1}"
     assert len(asked) == 2

@@ -225,6 +225,33 @@ def test_other_features_for_the_labels():
     assert model.n_features_in_ == 512
 
 
+class TestViews:
+    def test_views_of_pictures_are_learned_from_too(self, photos, tmp_path):
+        fixed = {"bits": 8, "size": 64, "k1": 4, "k2": 3, "epochs": 2, "device": "cpu"}
+        model = DDH(**fixed, views=2).fit(photos)
+        assert model.images_ == 24
+        assert [failure["name"] for failure in model.skipped_] == ["broken.jpg"]
+        assert model.settings_["views"] == 2
+        assert model.label_statistics_["images"] == 72
+        again = DDH(**fixed, views=2).fit(photos, work=tmp_path / "work")
+        assert np.array_equal(model.hash_weight_, again.hash_weight_)
+        plain = DDH(**fixed).fit(photos)
+        assert not np.array_equal(model.hash_weight_, plain.hash_weight_)
+
+    def test_labels_are_those_of_the_pictures(self):
+        images = np.random.default_rng(0).integers(0, 256, (16, 8, 8, 3), dtype=np.uint8)
+        model = DDH(bits=4, backbone="resnet18-tiny", weights="random", size=8, epochs=1, views=1,
+                    device="cpu").fit(images, np.arange(16) % 4)  # fmt: skip
+        assert model.label_statistics_["groups"] == 4
+        assert model.label_statistics_["mean_degree"] == 7  # 4 pictures and 4 views, less itself
+
+    def test_where_views_have_no_place(self):
+        with pytest.raises(InputError, match="views are made of pictures"):
+            DDH(bits=4, views=2).fit(np.eye(8))
+        with pytest.raises(InputError, match="trains on random views anyway"):
+            DDH(bits=4, views=2, depth="network").fit(np.zeros((8, 8, 8, 3), np.uint8))
+
+
 def test_fewer_images_than_neighbours():
     X, _ = clusters(9)
     with pytest.raises(InputError, match="lower"):

@@ -1,6 +1,7 @@
 """Features of a data set for the benches: ready ones from a file, or computed once and kept."""
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ class FeatureSet:
     """Features and labels of all images of a data set, and where they came from.
 
     `query` marks the rows that ask, where the file of features says so; `images` are the
-    pictures, where they are at hand; `digest` stands for the features' values or their recipe.
+    pictures, where they are at hand; `digest` stands for the features' values or their recipe;
+    `views` are the features of random views of each picture, where they were asked for.
     """
 
     features: NDArray[np.float32]
@@ -31,6 +33,7 @@ class FeatureSet:
     digest: str
     images: ImageSource | None = None
     query: NDArray[np.bool_] | None = None
+    views: Sequence[NDArray[np.float32]] = ()
 
     def __len__(self) -> int:
         return len(self.features)
@@ -44,6 +47,7 @@ class FeatureSet:
             digest=digest(np.array(self.digest), rows),
             images=None if self.images is None else self.images.take(rows),
             query=None if self.query is None else self.query[rows],
+            views=[values[rows] for values in self.views],
         )
 
 
@@ -82,8 +86,10 @@ def compute_features(
     weights: str = "auto",
     size: int | None = None,
     device: str = "auto",
+    views: int = 0,
 ) -> FeatureSet:
-    """Features of all readable images, from the store's cache or from the network.
+    """Features of all readable images, from the store's cache or from the network, and those of so
+    many random views of each.
 
     An interrupted run goes on where it stopped. Images that cannot be read are left out, with a
     warning.
@@ -102,6 +108,13 @@ def compute_features(
     name = key_digest(key)
     folder = store.root / "features" / name
     found = extract(network, data.images, device=device, folder=folder, resume=True)
+    others = [
+        extract(
+            network, data.images, device=device, folder=folder / f"view-{view}", resume=True,
+            view=view,
+        ).values
+        for view in range(1, views + 1)
+    ]  # fmt: skip
     if found.failures:
         first = found.failures[0]
         warnings.warn(
@@ -119,6 +132,7 @@ def compute_features(
         supervision=_supervision(network.origin),
         digest=name,
         images=data.images,
+        views=others,
     )
 
 

@@ -5,8 +5,6 @@ minutes is told by training images that are held out as queries; the final table
 queries.
 """
 
-import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,28 +15,19 @@ from ddh.bench.features import compute_features
 from ddh.bench.options import BenchOptions, bits_option, shared_options, whole_numbers
 from ddh.bench.paper import TABLE2
 from ddh.bench.plots import drawing, style
+from ddh.bench.pretrained import learn
 from ddh.bench.retrieval_measure import Row, Task, measure_row
 from ddh.bench.retrieval_table import RetrievalBench
-from ddh.bench.store import Store, key_digest
+from ddh.bench.store import Store
 from ddh.bench.tasks import cifar10_images
 from ddh.bench.writing import Table
 from ddh.evaluation import RetrievalSplit
-from ddh.evaluation.protocol import digest
-from ddh.images import ImageSource, LabelledImages
-from ddh.whole_files import write_whole
+from ddh.images import LabelledImages
 
 ROWS = [Row("PCA-ITQ", "ITQ"), Row("DDH", "DDH")]
 HELD_OUT = 10  # one training image in so many asks, for the curve over time
 CURVE_BITS = (16, 64)
-
-
-@dataclass(frozen=True)
-class Learned:
-    """Weights of a pretraining, the last and those after so many minutes of it."""
-
-    weights: Path
-    history: list[dict[str, Any]]
-    moments: list[tuple[float, Path]]
+MINUTES = 20.0
 
 
 @click.command(
@@ -46,16 +35,24 @@ class Learned:
     short_help="Features from the collection itself, then codes, on CIFAR-10.",
 )
 @bits_option("16,32,64")
-@click.option("--minutes", default=20.0, show_default=True, help="Of pretraining.")
+@click.option("--minutes", type=float, help="Of pretraining.  [default: 20]")
+@click.option("--epochs", type=int, help="Of pretraining, in place of --minutes.")
 @click.option(
     "--neighbours-from",
     default=0.8,
     show_default=True,
     help="Share of the pretraining after which neighbours stand for views too.",
 )
-@click.option("--moments", default=6, show_default=True, help="Points of the curve over time.")
+@click.option("--moments", default=5, show_default=True, help="Points of the curve over time.")
 @shared_options
-def quality(bits: str, minutes: float, neighbours_from: float, moments: int, **shared: Any) -> None:
+def quality(
+    bits: str,
+    minutes: float | None,
+    epochs: int | None,
+    neighbours_from: float,
+    moments: int,
+    **shared: Any,
+) -> None:
     """Pretrain a network on the training pictures of CIFAR-10, then learn codes from its features.
 
     No label is used, and with the default weights nothing but these pictures.
@@ -67,8 +64,9 @@ def quality(bits: str, minutes: float, neighbours_from: float, moments: int, **s
     options = BenchOptions(**shared)
     store = Store(options.output)
     data, split = cifar10_images(options)
-    changes = {"minutes": minutes, "neighbours_from": neighbours_from}
-    learned = learn(data.images.take(split.train), options, store, changes, moments)
+    minutes = MINUTES if minutes is None and epochs is None else minutes
+    changes = {"minutes": minutes, "epochs": epochs, "neighbours_from": neighbours_from}
+    learned = learn(data, split.train, options, store, changes, moments)
     settings = options.settings
     asked = held_out(split)
     curve = [
@@ -94,51 +92,6 @@ def quality(bits: str, minutes: float, neighbours_from: float, moments: int, **s
     outcome.figures.append(_draw(folder, curve))
     outcome.write(folder)
     outcome.show(folder, options.as_json)
-
-
-def learn(
-    pictures: ImageSource,
-    options: BenchOptions,
-    store: Store,
-    changes: dict[str, Any],
-    moments: int,
-) -> Learned:
-    """Pretrain, or take what an earlier run has learned; an interrupted run goes on."""
-    import torch
-
-    from ddh.backbones import Backbone, create, save
-    from ddh.training.pretraining import pretrain, pretrain_settings
-    from ddh.training.pretraining.loop import LOOKS
-
-    torch.manual_seed(0)
-    network = create(options.backbone, options.weights, options.size)
-    trained = network.origin != "random"
-    settings = pretrain_settings(network.preprocessing.size, trained, changes)
-    key = {
-        "images": digest(np.array(list(pictures.names))),
-        "backbone": network.name,
-        "weights": network.origin,
-        "size": network.preprocessing.size,
-        "settings": settings.to_dict(),
-    }
-    folder = store.root / "pretraining" / key_digest(key)
-    weights, history = folder / "weights.safetensors", folder / "history.json"
-    every = max(1, LOOKS // moments)
-
-    def keep(network: Backbone, entry: dict[str, Any]) -> None:
-        if round(entry["share"] * LOOKS) % every == 0:
-            save(network, folder / f"step-{entry['step']}.safetensors")
-
-    if not weights.is_file():
-        done = pretrain(
-            network, pictures, settings, device=options.device, folder=folder / "work",
-            resume=True, on_look=keep,
-        )  # fmt: skip
-        write_whole(history, json.dumps(done.history).encode())
-        save(done.backbone, weights)
-    told = json.loads(history.read_text())
-    kept = [(e["seconds"] / 60, folder / f"step-{e['step']}.safetensors") for e in told]
-    return Learned(weights, told, [moment for moment in kept if moment[1].is_file()])
 
 
 def _features(data: LabelledImages, store: Store, weights: Path, options: BenchOptions) -> Any:

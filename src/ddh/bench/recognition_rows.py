@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import product
 from typing import Any
 
@@ -21,20 +21,39 @@ from ddh.images import LabelledImages, Split
 from ddh.progress import bar
 
 VERSION = 1
-METHODS: tuple[str, ...] = ("LSH", "ITQ", "DeepBit", "DDH")
+VIEWS = 7
+
+
+@dataclass(frozen=True)
+class HashRow:
+    """A row of codes: the method, and whether it learns from random views of the pictures too."""
+
+    label: str
+    method: str
+    views: bool = False
+
+
+ROWS = (
+    HashRow("LSH", "LSH"),
+    HashRow("ITQ", "ITQ"),
+    HashRow("ITQ with views", "ITQ", views=True),
+    HashRow("DeepBit", "DeepBit"),
+    HashRow("DDH", "DDH", views=True),
+)
 # Settings that the validation images of a split choose from, as they choose C. A collection of
-# 680 images wants small neighbourhoods and few, gentle steps.
+# 680 images wants small neighbourhoods and few, gentle steps; with views, a picture's own views
+# are most of its neighbourhood.
 _SMALL = {
-    "k1": 5,
-    "k2": 3,
     "alpha": 3.0,
     "learning_rate": 1e-3,
     "final_learning_rate": 1e-5,
     "batch_size": 256,
-    "epochs": 60,
 }
-CANDIDATES: dict[str, tuple[dict[str, Any], ...]] = {
-    "DDH": ({**_SMALL, "lambda1": 0.02}, {**_SMALL, "lambda1": 0.08}),
+_PLAIN = {**_SMALL, "k1": 5, "k2": 3, "epochs": 60}
+_VIEWS = {**_SMALL, "epochs": 20, "lambda1": 0.02}
+CANDIDATES: dict[tuple[str, bool], tuple[dict[str, Any], ...]] = {
+    ("DDH", False): ({**_PLAIN, "lambda1": 0.02}, {**_PLAIN, "lambda1": 0.08}),
+    ("DDH", True): ({**_VIEWS, "k1": 6, "k2": 1}, {**_VIEWS, "k1": 12, "k2": 3}),
 }
 
 
@@ -83,6 +102,33 @@ def _key(split: Split, **parts: Any) -> dict[str, Any]:
     return {"version": VERSION, "library": ddh.__version__, "split": split_digest(split), **parts}
 
 
+@dataclass(frozen=True)
+class SplitTask:
+    """A split and the features that its rows are measured on."""
+
+    found: FeatureSet
+    split: Split
+
+    @cached_property
+    def unit_features(self) -> NDArray[np.float32]:
+        """L2-normalised."""
+        return _unit(self.found.features)
+
+    def training_rows(self, views: bool) -> NDArray[np.float32]:
+        """What hash functions learn from: training images, and with `views` their views."""
+        rows = self.split.train
+        others = [_unit(values[rows]) for values in self.found.views] if views else []
+        return np.concatenate([self.unit_features[rows], *others])
+
+    def key(self, **parts: Any) -> dict[str, Any]:
+        """Stands for a measurement."""
+        return _key(self.split, features=self.found.digest, **parts)
+
+    def recognise(self, features: NDArray[Any]) -> dict[str, Any]:
+        """A linear SVM on these features, or bits, of all images."""
+        return _recognition(features, self.found.labels, self.split, "linear")
+
+
 def descriptor_rows(store: Store, data: LabelledImages, splits: tuple[Split, ...]) -> list[Result]:
     """The paper's seven hand-crafted rows; vocabularies are learned on training images only."""
     images = digest(np.array(list(data.images.names)))
@@ -112,84 +158,77 @@ def descriptor_rows(store: Store, data: LabelledImages, splits: tuple[Split, ...
 
 def hash_rows(
     store: Store,
-    found: FeatureSet,
-    splits: tuple[Split, ...],
+    tasks: Sequence[SplitTask],
     lengths: tuple[int, ...],
     options: BenchOptions,
 ) -> list[Result]:
     """Linear SVMs on the bits of each method; the hash functions saw training images only."""
-    jobs = [(method, bits) for method in _wanted(options.methods) for bits in lengths]
-    measure = HashMeasurement(store, found, options.device)
+    views = bool(tasks[0].found.views)
+    rows = [row for row in _wanted(options.methods) if views or row.label == row.method]
+    jobs = [(row, bits) for row in rows for bits in lengths]
     results = []
-    total = len(jobs) * len(splits) * len(options.seed_numbers)
+    total = len(jobs) * len(tasks) * len(options.seed_numbers)
     with bar("Codes", total=total, unit="run") as progress:
-        for method, bits in jobs:
-            given = options.settings.get(method)
-            candidates = CANDIDATES.get(method, ({},)) if given is None else (given,)
+        for row, bits in jobs:
+            given = options.settings.get(row.method)
+            known = CANDIDATES.get((row.method, row.views and views), ({},))
+            candidates = known if given is None else (given,)
             runs = []
-            for split, seed in product(splits, options.seed_numbers):
-                progress.set_postfix_str(f"{method}, {bits} bits, {split.name}")
-                runs.append(measure.best(method, bits, seed, split, candidates))
+            for task, seed in product(tasks, options.seed_numbers):
+                progress.set_postfix_str(f"{row.label}, {bits} bits, {task.split.name}")
+                measure = HashMeasurement(store, task, row, options.device)
+                runs.append(measure.best(bits, seed, candidates))
                 progress.update()
-            results.append(Result(f"{method} ({bits} bits)", runs))
+            results.append(Result(f"{row.label} ({bits} bits)", runs))
     return results
 
 
-def _wanted(names: str | None) -> tuple[str, ...]:
+def _wanted(names: str | None) -> tuple[HashRow, ...]:
     if names is None:
-        return METHODS
+        return ROWS
     chosen = {name.strip().lower() for name in names.split(",")}
-    if not chosen <= {name.lower() for name in METHODS}:
-        raise InputError(f"the hashing rows of table6 are {', '.join(METHODS)}")
-    return tuple(name for name in METHODS if name.lower() in chosen)
+    if not chosen <= {row.method.lower() for row in ROWS}:
+        known = ", ".join(dict.fromkeys(row.method for row in ROWS))
+        raise InputError(f"the hashing rows of table6 are {known}")
+    return tuple(row for row in ROWS if row.method.lower() in chosen)
 
 
 class HashMeasurement:
     """Recognition by the bits of a method, each run stored."""
 
-    def __init__(self, store: Store, found: FeatureSet, device: str) -> None:
-        self.store, self.found, self.device = store, found, device
-        self.features = _unit(found.features)
+    def __init__(self, store: Store, task: SplitTask, row: HashRow, device: str) -> None:
+        self.store, self.task, self.row, self.device = store, task, row, device
 
-    def best(
-        self,
-        method: str,
-        bits: int,
-        seed: int,
-        split: Split,
-        candidates: Sequence[dict[str, Any]],
-    ) -> dict[str, Any]:
+    def best(self, bits: int, seed: int, candidates: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """The run of those settings whose codes are best on the validation images."""
-        runs = []
+        method, split, runs = self.row.method, self.task.split, []
+        views = len(self.task.found.views) if self.row.views else 0
         for settings in candidates:
-            key = _key(split, features=self.found.digest, method=method, bits=bits, seed=seed)
-            key["settings"] = settings
-            compute = partial(self._measure, method, bits, seed, split, settings)
+            key = self.task.key(method=method, bits=bits, seed=seed, settings=settings)
+            key |= {"views": views} if views else {}
+            compute = partial(self._measure, bits, seed, settings)
             run = self.store.measure(f"{method}-{bits}-{seed}-svm", key, compute)
             runs.append({**run, "split": split.name, "seed": seed, "settings": str(settings)})
         return max(runs, key=lambda run: run["validation"])
 
-    def _measure(
-        self, method: str, bits: int, seed: int, split: Split, settings: dict[str, Any]
-    ) -> dict[str, Any]:
+    def _measure(self, bits: int, seed: int, settings: dict[str, Any]) -> dict[str, Any]:
         from ddh.hashers import create
 
-        hasher = create(method, bits=bits, **{"random_state": seed, **settings})
+        hasher = create(self.row.method, bits=bits, **{"random_state": seed, **settings})
         if "device" in hasher.get_params():
             hasher.set_params(device=self.device)
-        hasher.fit(self.features[split.train])
-        return _recognition(hasher.transform(self.features), self.found.labels, split, "linear")
+        hasher.fit(self.task.training_rows(self.row.views))
+        return self.task.recognise(hasher.transform(self.task.unit_features))
 
 
-def real_row(store: Store, found: FeatureSet, splits: tuple[Split, ...]) -> Result:
+def real_row(store: Store, tasks: Sequence[SplitTask]) -> Result:
     """A linear SVM on the real-valued features that the codes were made from."""
-    features = _unit(found.features)
     runs = []
-    for split in splits:
-        key = _key(split, features=found.digest, method="real-valued")
-        compute = partial(_recognition, features, found.labels, split, "linear")
-        runs.append({**store.measure("real-svm", key, compute), "split": split.name})
-    return Result(f"real-valued features ({features.shape[1]})", runs)
+    for task in tasks:
+        compute = partial(task.recognise, task.unit_features)
+        run = store.measure("real-svm", task.key(method="real-valued"), compute)
+        runs.append({**run, "split": task.split.name})
+    return Result(f"real-valued features ({tasks[0].found.features.shape[1]})", runs)
 
 
 def _unit(features: NDArray[Any]) -> NDArray[np.float32]:

@@ -15,8 +15,9 @@ from ddh.hashers.base import check_features, check_labels
 from ddh.hashers.image_hasher import ImageHasher, work_folder
 from ddh.images import ImageSource, is_images, open_images
 from ddh.training.device import choose
-from ddh.training.features import Features, extract
+from ddh.training.features import Features, extract_views
 from ddh.training.fitting import Data, Fitted, fit_hashing
+from ddh.training.network import unit_rows
 from ddh.training.pretraining import pretrain, pretrain_settings
 from ddh.training.processes import current
 from ddh.training.settings import DEPTHS, Depth, Settings, adapt, settings
@@ -59,7 +60,9 @@ class DDH(ImageHasher):
         depth: Depth = "head",
         k1: int | None = None,
         k2: int | None = None,
+        views: int | None = None,
         centre: bool | None = None,
+        unit: bool | None = None,
         alpha: float | None = None,
         lambda1: float | None = None,
         balanced: bool | None = None,
@@ -88,7 +91,9 @@ class DDH(ImageHasher):
         self.depth = depth
         self.k1 = k1
         self.k2 = k2
+        self.views = views
         self.centre = centre
+        self.unit = unit
         self.alpha = alpha
         self.lambda1 = lambda1
         self.balanced = balanced
@@ -153,6 +158,10 @@ class DDH(ImageHasher):
         choose(self.device)
         if self.depth not in DEPTHS:
             raise InputError(f"depth is one of {', '.join(DEPTHS)}, not {self.depth!r}")
+        if self.views and self.depth != "head":
+            raise InputError(
+                f"views are for the depth 'head'; {self.depth!r} trains on random views anyway"
+            )
         if self.pretrain is not None:
             pretrain_settings(32, False, self._pretrain_changes())
 
@@ -183,12 +192,13 @@ class DDH(ImageHasher):
         if self.pretrain is not None:
             self._pretrain(backbone, source, folder, resume)
         options: dict[str, Any] = {"device": self.device, "resume": resume}
-        features = extract(backbone, source, folder=folder, **options)
+        views = self.chosen_settings().views if self.depth == "head" else 0
+        features = extract_views(backbone, source, views, folder=folder, **options)
         label_features = None
         if self.label_backbone is not None:
             apart = None if folder is None else folder / "labels"
-            other = extract(create(self.label_backbone), source, folder=apart, **options)
-            label_features = other.values
+            other = create(self.label_backbone)
+            label_features = extract_views(other, source, views, folder=apart, **options).values
         return Data(features, len(source), backbone, source, label_features)
 
     def _pretrain(
@@ -217,6 +227,8 @@ class DDH(ImageHasher):
     def _data_from_features(self, X: Any) -> Data:
         if self.pretrain is not None:
             raise InputError("pretraining needs pictures, not features")
+        if self.views:
+            raise InputError("views are made of pictures: fit on images, not features")
         if self.depth != "head":
             raise InputError(f"depth {self.depth!r} trains a network: fit on images, not features")
         values = check_features(X, least_rows=2, half=True)
@@ -231,7 +243,7 @@ class DDH(ImageHasher):
         self.history_ = fitted.history
         self.label_statistics_ = fitted.label_statistics
         self.settings_ = fitted.settings.to_dict()
-        self.images_ = len(data.features.values)
+        self.images_ = len(np.unique(data.features.usable))
         self.skipped_ = [vars(failure) for failure in data.features.failures]
         self._set_backbone(data.backbone)
 
@@ -240,4 +252,5 @@ class DDH(ImageHasher):
 
     def _outputs(self, X: NDArray[Any]) -> NDArray[np.floating]:
         """z = W^T phi + c (Eq. 10), in float64."""
-        return X.astype(np.float64) @ self.hash_weight_.T.astype(np.float64) + self.hash_bias_
+        values = unit_rows(X) if self.settings_.get("unit", False) else X
+        return values.astype(np.float64) @ self.hash_weight_.T.astype(np.float64) + self.hash_bias_

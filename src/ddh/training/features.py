@@ -23,6 +23,7 @@ from ddh.backbones import Backbone, fold_batch_norm
 from ddh.errors import InputError, ModelError
 from ddh.images import Failure, ImageSource, load_batches
 from ddh.progress import bar
+from ddh.training.augmentation import augment
 from ddh.training.device import choose, supports_bfloat16
 from ddh.training.processes import current
 from ddh.whole_files import write_whole
@@ -62,9 +63,12 @@ class Extractor:
         self.batch_size = GPU_BATCH if self.device.type == "cuda" else CPU_BATCH
 
     @torch.inference_mode()
-    def __call__(self, pixels: NDArray[np.uint8]) -> Tensor:
-        """uint8 (n, h, w, 3) -> float32 (n, dimensions) on the device."""
+    def __call__(self, pixels: NDArray[np.uint8], seed: int | None = None) -> Tensor:
+        """uint8 (n, h, w, 3) -> float32 (n, dimensions) on the device; of random views with a
+        seed."""
         x = self.network.normalise(torch.from_numpy(pixels).to(self.device, non_blocking=True))
+        if seed is not None:
+            x = augment(x, seed)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
             return self.network(x).float()
 
@@ -74,8 +78,12 @@ class Extractor:
         *,
         indices: NDArray[np.int64] | None = None,
         batch_size: int | None = None,
+        view: int = 0,
     ) -> Iterator[FeatureBatch]:
-        """Walk through a source; pictures that cannot be read are reported, not raised."""
+        """Walk through a source; pictures that cannot be read are reported, not raised.
+
+        `view` 0 is the pictures themselves; any other number stands for a random view of each.
+        """
         batches = load_batches(
             source,
             self.network.preprocessing,
@@ -85,7 +93,7 @@ class Extractor:
         )
         for batch in batches:
             features = (
-                self(batch.pixels)
+                self(batch.pixels, _view_seed(view, batch.indices))
                 if len(batch)
                 else torch.empty(0, self.network.dimensions, device=self.device)
             )
@@ -101,19 +109,21 @@ def extract(
     folder: Path | None = None,
     resume: bool = False,
     show: bool | None = None,
+    view: int = 0,
 ) -> Features:
-    """Features of a whole source, with a progress bar.
+    """Features of a whole source, or of a random view of each picture, with a progress bar.
 
     With `folder` they are written there as they come, and `resume` goes on with what an
     interrupted run left. Several processes each do a shard of the pictures; they need a `folder`
     that all of them see. Memory: 4 bytes x pictures x dimensions (a mapped file with `folder`).
     """
     extractor = Extractor(backbone, device)
-    store = _Store(source, backbone, folder, resume)
+    store = _Store(source, backbone, folder, resume, view)
     todo = np.arange(store.rows.start + store.done, store.rows.stop)
-    with bar("Features", total=store.done + len(todo), unit="image", show=show) as progress:
+    label = f"View {view}" if view else "Features"
+    with bar(label, total=store.done + len(todo), unit="image", show=show) as progress:
         progress.update(store.done)
-        for batch in extractor.stream(source, indices=todo, batch_size=batch_size):
+        for batch in extractor.stream(source, indices=todo, batch_size=batch_size, view=view):
             store.add(batch)
             progress.update(len(batch.indices) + len(batch.failures))
     return store.finish()
@@ -123,7 +133,7 @@ class _Store:
     """Rows of features in memory or in a mapped file, with a note of how far they have come."""
 
     def __init__(
-        self, source: ImageSource, backbone: Backbone, folder: Path | None, resume: bool
+        self, source: ImageSource, backbone: Backbone, folder: Path | None, resume: bool, view: int
     ) -> None:
         self.source, self.folder = source, folder
         self.processes = current()
@@ -145,7 +155,7 @@ class _Store:
             "backbone": backbone.name,
             "weights": backbone.origin,
             "preprocessing": backbone.preprocessing.to_dict(),
-        }
+        } | ({"view": view} if view else {})
         if resume and self.note.is_file() and self.file.is_file():
             self._take_up()
         self.processes.once(lambda: self._create(shape, resume))
@@ -234,6 +244,38 @@ class _Store:
 
         self.processes.once(write)
         return open_memmap(path, "r")
+
+
+def extract_views(
+    backbone: Backbone,
+    source: ImageSource,
+    views: int,
+    *,
+    device: str | torch.device = "auto",
+    folder: Path | None = None,
+    resume: bool = False,
+) -> Features:
+    """Features of the pictures, then those of so many random views of each, in one matrix.
+
+    Row k belongs to picture `usable[k]`. Memory: (1 + views) times that of `extract`.
+    """
+
+    def of(view: int) -> Features:
+        apart = folder if folder is None or not view else folder / f"view-{view}"
+        return extract(backbone, source, device=device, folder=apart, resume=resume, view=view)
+
+    plain = of(0)
+    if not views:
+        return plain
+    values = [plain.values, *(of(view).values for view in range(1, views + 1))]
+    return Features(np.concatenate(values), np.tile(plain.usable, views + 1), plain.failures)
+
+
+def _view_seed(view: int, indices: NDArray[np.int64]) -> int | None:
+    """What the views of a batch are drawn from; None for the pictures themselves."""
+    if not view:
+        return None
+    return int(np.random.SeedSequence((view, int(indices[0]))).generate_state(1)[0])
 
 
 def _digest(names: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from ddh.backbones import Backbone
 from ddh.errors import InputError
@@ -22,7 +23,7 @@ from ddh.training.device import choose
 from ddh.training.features import Features
 from ddh.training.inputs import FeatureInputs, NetworkInputs
 from ddh.training.loop import Run, train
-from ddh.training.network import HashingLayer, fold, freeze, prepare
+from ddh.training.network import HashingLayer, fold, freeze, prepare, unit_rows
 from ddh.training.processes import current
 from ddh.training.settings import Depth, Settings
 from ddh.training.sharding import (
@@ -92,6 +93,8 @@ def fit_hashing(
     positives, label_statistics = _positives(data, settings, where, approximate, folder, resume)
     values = np.asarray(data.features.values[shard.rows], np.float32)
     features = torch.from_numpy(values if values.flags.writeable else values.copy()).to(where)
+    if settings.unit:
+        features = normalize(features, dim=1)
     mean, scale = _standardise(features, settings.centre, shard)
     standard = (features - mean) / scale
     layer = HashingLayer(features.shape[1], bits, torch.Generator().manual_seed(seed)).to(where)
@@ -198,6 +201,7 @@ def _graph(
         graph = sparse.csr_array(sparse.load_npz(saved))
         return graph, json.loads(saved.with_suffix(".json").read_text())
     values = data.features.values if data.label_features is None else data.label_features
+    values = unit_rows(values) if settings.unit else values
     k1, k2, centre, report = settings.k1, settings.k2, settings.centre, None
     if approximate:
         graph, report = approximate_labels(values, k1, k2, centre=centre, folder=folder)
@@ -224,8 +228,9 @@ def _add_network(
     steps = run.settings.epochs * len(run.inputs) // run.settings.batch_size
     compiled = mean.device.type == "cuda" and steps >= COMPILED_STEPS
     pictures = (backbone, data.source, data.features.usable, mean, scale)
+    unit = run.settings.unit
     if shard.alone:
-        run.inputs = NetworkInputs(*pictures, compiled=compiled)
+        run.inputs = NetworkInputs(*pictures, unit=unit, compiled=compiled)
     else:
         share_batch_norms(backbone)
-        run.inputs = ShardedPictures(*pictures, shard, compiled=compiled)
+        run.inputs = ShardedPictures(*pictures, shard, unit=unit, compiled=compiled)

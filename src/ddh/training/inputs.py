@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from ddh.backbones import Backbone
 from ddh.images import ImageSource, load_batches
@@ -60,10 +61,11 @@ class NetworkInputs(Inputs):
         mean: Tensor,
         scale: Tensor,
         *,
+        unit: bool = False,
         compiled: bool = False,
     ) -> None:
         self.backbone, self.source, self.usable = backbone, source, usable
-        self.mean, self.scale = mean, scale
+        self.mean, self.scale, self.unit = mean, scale, unit
         self.forward = torch.compile(backbone) if compiled else backbone
         self.half = mean.device.type == "cuda" and supports_bfloat16(mean.device)
 
@@ -94,4 +96,5 @@ class NetworkInputs(Inputs):
         """(phi(x) - mean) / scale of normalised pictures."""
         with torch.autocast(x.device.type, torch.bfloat16, enabled=self.half):
             features = self.forward(x)
-        return (features.float() - self.mean) / self.scale
+        features = normalize(features.float(), dim=1) if self.unit else features.float()
+        return (features - self.mean) / self.scale

@@ -29,6 +29,7 @@ from ddh.training.inputs import Inputs
 from ddh.training.processes import ALONE, Processes
 from ddh.training.settings import Settings
 
+STEP_SIZE, LEAST_SIZE = 10.0, 1e-3  # of Adam on a network, and the least size of its weights
 CHECKPOINT_SECONDS = 10.0
 
 
@@ -186,9 +187,14 @@ def _save(folder: Path, run: Run, optimiser: torch.optim.Optimizer, state: dict[
 
 def _optimiser(run: Run) -> torch.optim.Optimizer:
     settings = run.settings
-    groups = [{"params": list(run.layer.parameters()), "share": 1.0}]
-    if run.network_parameters:
+    groups: list[dict[str, Any]] = [{"params": list(run.layer.parameters()), "share": 1.0}]
+    if run.network_parameters and settings.optimiser == "sgd":
         groups.append({"params": run.network_parameters, "share": settings.network_rate})
+    elif run.network_parameters:
+        groups += [
+            {"params": [weight], "share": settings.network_rate * _relative(weight)}
+            for weight in run.network_parameters
+        ]
     if settings.optimiser == "sgd":
         return torch.optim.SGD(
             groups,
@@ -197,6 +203,13 @@ def _optimiser(run: Run) -> torch.optim.Optimizer:
             weight_decay=settings.weight_decay,
         )
     return torch.optim.Adam(groups, lr=settings.learning_rate, weight_decay=settings.weight_decay)
+
+
+def _relative(weight: torch.nn.Parameter) -> float:
+    """Adam's steps have one size for all weights, but those of networks do not: before batch norms
+    they may be tiny. Its steps on small weights are therefore made in proportion to them."""
+    typical = float(weight.detach().square().mean().sqrt())
+    return min(1.0, STEP_SIZE * max(LEAST_SIZE, typical))
 
 
 def _rate(settings: Settings, done: float) -> float:

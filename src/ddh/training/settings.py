@@ -23,8 +23,14 @@ class Settings:
     """Neighbours of the first stage (2.1)."""
     k2: int
     """Lists joined by the expansion (2.1)."""
+    views: int
+    """Random views of each picture (crops, mirrored or not) that labels and hashing layer are
+    learned from beside the picture itself; for pictures at the depth "head"."""
     centre: bool
     """Subtract the mean feature before the cosine and before the hashing layer."""
+    unit: bool
+    """Features get length 1 before the hashing layer: how strongly a picture excites the network
+    then does not decide how far its code's bits are from turning."""
     alpha: float
     """Weight of a similar pair; 1 is the paper's objective."""
     lambda1: float
@@ -60,6 +66,7 @@ class Settings:
                 raise InputError(f"{name} must be positive, not {getattr(self, name)}")
         for name in (
             "lambda1", "lambda2", "weight_decay", "network_rate", "momentum", "network_epochs",
+            "views",
         ):  # fmt: skip
             if not getattr(self, name) >= 0:
                 raise InputError(f"{name} must not be negative, not {getattr(self, name)}")
@@ -91,14 +98,14 @@ PRESETS: dict[str, Settings] = {
     # neither momentum, epochs nor a schedule. Its released code differs: K1=20, K2=30, batch 50,
     # lr 1e-2 to 1e-6 over 100 epochs, weight decay 5e-4, no momentum.
     "paper": Settings(
-        k1=15, k2=6, centre=False, alpha=1.0, lambda1=15.0, balanced=False, lambda2=1e-5,
-        pairs="all", optimiser="sgd", learning_rate=1e-3, final_learning_rate=1e-3,
+        k1=15, k2=6, views=0, centre=False, unit=False, alpha=1.0, lambda1=15.0, balanced=False,
+        lambda2=1e-5, pairs="all", optimiser="sgd", learning_rate=1e-3, final_learning_rate=1e-3,
         network_rate=0.1, momentum=0.9, weight_decay=0.0, batch_size=128, epochs=100,
         network_epochs=0,
     ),
     "fast": Settings(
-        k1=50, k2=20, centre=True, alpha=1.0, lambda1=0.3, balanced=True, lambda2=0.0,
-        pairs="all", optimiser="adam", learning_rate=5e-3, final_learning_rate=5e-5,
+        k1=50, k2=20, views=0, centre=True, unit=True, alpha=1.0, lambda1=0.3, balanced=True,
+        lambda2=0.0, pairs="all", optimiser="adam", learning_rate=5e-3, final_learning_rate=5e-5,
         network_rate=0.03, momentum=0.9, weight_decay=0.0, batch_size=1024, epochs=20,
         network_epochs=5,
     ),

@@ -195,9 +195,10 @@ class ShardedPictures(NetworkInputs):
         scale: Tensor,
         shard: Shard,
         *,
+        unit: bool = False,
         compiled: bool = False,
     ) -> None:
-        super().__init__(backbone, source, usable, mean, scale)
+        super().__init__(backbone, source, usable, mean, scale, unit=unit)
         self.shard = shard
         shared = shard.processes.parallel(backbone)
         self.forward = torch.compile(shared) if compiled else shared

@@ -153,6 +153,7 @@ class _Run:
     def _compiled(self) -> Any:
         long = self.plan.timed or self.plan.total - self.step >= COMPILED_STEPS
         if self.device.type == "cuda" and long:
+            torch.backends.cudnn.benchmark = True  # batches have one shape: the quickest kernels
             return torch.compile(self.objective)
         return self.objective
 

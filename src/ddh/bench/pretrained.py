@@ -1,0 +1,75 @@
+"""Networks that a bench pretrains on pictures it may learn from, kept in the results' folder."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ddh.bench.options import BenchOptions
+from ddh.bench.store import Store, key_digest
+from ddh.evaluation.protocol import digest
+from ddh.images import LabelledImages
+from ddh.whole_files import write_whole
+
+
+@dataclass(frozen=True)
+class Learned:
+    """Weights of a pretraining, the last and those after so many minutes of it."""
+
+    weights: Path
+    history: list[dict[str, Any]]
+    moments: list[tuple[float, Path]]
+
+
+def learn(
+    data: LabelledImages,
+    rows: NDArray[np.int64],
+    options: BenchOptions,
+    store: Store,
+    changes: dict[str, Any],
+    moments: int = 0,
+) -> Learned:
+    """Pretrain on some of the pictures, or take what an earlier run has learned from them; an
+    interrupted run goes on.
+
+    `changes` are settings of the pretraining by name; `moments` is how many times the weights are
+    kept on the way, the last time at its end.
+    """
+    import torch
+
+    from ddh.backbones import Backbone, create, save
+    from ddh.training.pretraining import pretrain, pretrain_settings
+    from ddh.training.pretraining.loop import LOOKS
+
+    torch.manual_seed(0)
+    network = create(options.backbone, options.weights, options.size)
+    trained = network.origin != "random"
+    settings = pretrain_settings(network.preprocessing.size, trained, changes)
+    key = {
+        "data": data.name,
+        "images": digest(np.array(list(data.images.names)), rows),
+        "backbone": network.name,
+        "weights": network.origin,
+        "size": network.preprocessing.size,
+        "settings": settings.to_dict(),
+    }
+    folder = store.root / "pretraining" / key_digest(key)
+    weights, history = folder / "weights.safetensors", folder / "history.json"
+
+    def keep(network: Backbone, entry: dict[str, Any]) -> None:
+        if moments and round(entry["share"] * LOOKS) % max(1, LOOKS // moments) == 0:
+            save(network, folder / f"step-{entry['step']}.safetensors")
+
+    if not weights.is_file():
+        done = pretrain(
+            network, data.images.take(rows), settings, device=options.device,
+            folder=folder / "work", resume=True, on_look=keep,
+        )  # fmt: skip
+        write_whole(history, json.dumps(done.history).encode())
+        save(done.backbone, weights)
+    told = json.loads(history.read_text())
+    kept = [(e["seconds"] / 60, folder / f"step-{e['step']}.safetensors") for e in told]
+    return Learned(weights, told, [moment for moment in kept if moment[1].is_file()])
