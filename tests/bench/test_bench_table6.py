@@ -59,10 +59,20 @@ def learned_from(monkeypatch):
 def test_views_of_training_images_alone(shades, learned_from, tmp_path):
     outcome = bench(tmp_path)
     rows = [row[0] for row in outcome.tables[0].rows]
-    assert rows == ["ITQ (8 bits)", "ITQ with views (8 bits)", "real-valued features (32)"]
-    plain, views = learned_from[:3], learned_from[3:]
+    assert rows == [
+        "ITQ (8 bits)",
+        "ITQ with views (8 bits)",
+        "ITQ transductive (8 bits)",
+        "real-valued features (32)",
+    ]
+    named = bench(tmp_path / "named", "--set", "ITQ.iterations=2")
+    assert {record["settings"] for record in named.records if "settings" in record} == {
+        "{'iterations': 2}"
+    }
+    plain, views = learned_from[:3], learned_from[3:6]
     assert [len(X) for X in plain] == [48] * 3
     assert [len(X) for X in views] == [8 * 48] * 3
+    assert [len(X) for X in learned_from[6:9]] == [96] * 3  # called transductive
     for X, more in zip(plain, views, strict=True):
         assert np.array_equal(more[:48], X)
         assert len(np.unique(more, axis=0)) == len(more)  # each view is another one

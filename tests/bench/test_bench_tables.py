@@ -310,11 +310,13 @@ def test_table6_never_shows_hash_training_other_images(digits, tmp_path, monkeyp
     monkeypatch.setattr(itq.ITQ, "fit", spy)
     words = ["--features", digits, "-o", tmp_path, "--bits", "16", "--seeds", "0"]
     run("bench", "table6", *words, "--methods", "ITQ")
-    assert len(seen) == 3
-    assert all(y is None and 440 <= rows <= 450 for rows, y in seen)  # half of each class
+    assert len(seen) == 6
+    assert all(y is None and 440 <= rows <= 450 for rows, y in seen[:3])  # half of each class
+    assert all(y is None and rows == 900 for rows, y in seen[3:])  # the rows that say so
     outcome = Outcome.read(tmp_path / "table6")
     assert [row[0] for row in outcome.tables[0].rows] == [
         "ITQ (16 bits)",
+        "ITQ transductive (16 bits)",
         "real-valued features (64)",
     ]
     accuracy = {record["row"]: record["accuracy"] for record in outcome.records}
@@ -345,10 +347,9 @@ def test_validation_images_choose_between_settings(digits, tmp_path, monkeypatch
     monkeypatch.setattr(recognition_rows, "_recognition", recognition)
     found = read_features(digits)
     task = recognition_rows.SplitTask(found, _seeded_splits(found.labels)[0])
-    row = recognition_rows.HashRow("ITQ", "ITQ")
-    measure = recognition_rows.HashMeasurement(Store(tmp_path), task, row, "cpu")
-    candidates = [{"iterations": 1}, {"iterations": 2}]
-    run = measure.best(8, 0, candidates)
+    candidates = tuple(recognition_rows.Candidate({"iterations": n}) for n in (1, 2))
+    row = recognition_rows.HashRow("ITQ", "ITQ", candidates)
+    run = recognition_rows.HashMeasurement(Store(tmp_path), task, row, "cpu").best(8, 0)
     assert (run["validation"], run["accuracy"]) == (0.8, 0.1)  # whatever the test images say
     assert run["settings"] == "{'iterations': 1}"
     assert len(asked) == 2

@@ -1,7 +1,7 @@
 """Rows of a recognition table: accuracies over splits and seeds, each measured once and stored."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import product
 from typing import Any
@@ -22,27 +22,12 @@ from ddh.progress import bar
 
 VERSION = 1
 VIEWS = 7
+SHORT = 64  # bits
 
 
-@dataclass(frozen=True)
-class HashRow:
-    """A row of codes: the method, and whether it learns from random views of the pictures too."""
-
-    label: str
-    method: str
-    views: bool = False
-
-
-ROWS = (
-    HashRow("LSH", "LSH"),
-    HashRow("ITQ", "ITQ"),
-    HashRow("ITQ with views", "ITQ", views=True),
-    HashRow("DeepBit", "DeepBit"),
-    HashRow("DDH", "DDH", views=True),
-)
-# Settings that the validation images of a split choose from, as they choose C. A collection of
-# 680 images wants small neighbourhoods and few, gentle steps; with views, a picture's own views
-# are most of its neighbourhood.
+# A collection of 680 images wants small neighbourhoods and few, gentle steps. Long codes follow
+# such a small collection too closely, which views prevent: a picture's own views are then most of
+# its neighbourhood. Chosen by splits of training and validation images alone.
 _SMALL = {
     "alpha": 3.0,
     "learning_rate": 1e-3,
@@ -51,10 +36,59 @@ _SMALL = {
 }
 _PLAIN = {**_SMALL, "k1": 5, "k2": 3, "epochs": 60}
 _VIEWS = {**_SMALL, "epochs": 20, "lambda1": 0.02}
-CANDIDATES: dict[tuple[str, bool], tuple[dict[str, Any], ...]] = {
-    ("DDH", False): ({**_PLAIN, "lambda1": 0.02}, {**_PLAIN, "lambda1": 0.08}),
-    ("DDH", True): ({**_VIEWS, "k1": 6, "k2": 1}, {**_VIEWS, "k1": 12, "k2": 3}),
-}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Settings of a method, and whether it learns from random views of the pictures too."""
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    views: bool = False
+
+
+@dataclass(frozen=True)
+class HashRow:
+    """A row of codes; the validation images of a split choose a candidate, as they choose C.
+
+    Where some candidates have views and some do not, the former are for long codes.
+    """
+
+    label: str
+    method: str
+    candidates: tuple[Candidate, ...] = (Candidate(),)
+    transductive: bool = False
+    """Whether the hash functions see validation and test images too, without labels, as those of a
+    collection that is searched do."""
+
+    def candidates_for(self, bits: int) -> list[Candidate]:
+        """Those that are for codes of this length."""
+        if len({one.views for one in self.candidates}) == 1:
+            return list(self.candidates)
+        return [one for one in self.candidates if one.views == (bits > SHORT)]
+
+
+ROWS = (
+    HashRow("LSH", "LSH"),
+    HashRow("ITQ", "ITQ"),
+    HashRow("ITQ with views", "ITQ", (Candidate(views=True),)),
+    HashRow("DeepBit", "DeepBit"),
+    HashRow(
+        "DDH",
+        "DDH",
+        (
+            Candidate({**_PLAIN, "lambda1": 0.02}),
+            Candidate({**_PLAIN, "lambda1": 0.08}),
+            Candidate({**_VIEWS, "k1": 6, "k2": 1}, views=True),
+        ),
+    ),
+    HashRow("ITQ transductive", "ITQ", transductive=True),
+    HashRow(
+        "DDH transductive",
+        "DDH",
+        (Candidate({**_VIEWS, "k1": 12, "k2": 3}, views=True),),
+        transductive=True,
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -114,9 +148,8 @@ class SplitTask:
         """L2-normalised."""
         return _unit(self.found.features)
 
-    def training_rows(self, views: bool) -> NDArray[np.float32]:
-        """What hash functions learn from: training images, and with `views` their views."""
-        rows = self.split.train
+    def rows(self, rows: NDArray[np.int64] | slice, views: bool) -> NDArray[np.float32]:
+        """What hash functions learn from: some images, and with `views` their views."""
         others = [_unit(values[rows]) for values in self.found.views] if views else []
         return np.concatenate([self.unit_features[rows], *others])
 
@@ -163,34 +196,40 @@ def hash_rows(
     options: BenchOptions,
 ) -> list[Result]:
     """Linear SVMs on the bits of each method; the hash functions saw training images only."""
-    views = bool(tasks[0].found.views)
-    rows = [row for row in _wanted(options.methods) if views or row.label == row.method]
+    rows = _wanted(options, views=bool(tasks[0].found.views))
     jobs = [(row, bits) for row in rows for bits in lengths]
     results = []
     total = len(jobs) * len(tasks) * len(options.seed_numbers)
     with bar("Codes", total=total, unit="run") as progress:
         for row, bits in jobs:
-            given = options.settings.get(row.method)
-            known = CANDIDATES.get((row.method, row.views and views), ({},))
-            candidates = known if given is None else (given,)
             runs = []
             for task, seed in product(tasks, options.seed_numbers):
                 progress.set_postfix_str(f"{row.label}, {bits} bits, {task.split.name}")
-                measure = HashMeasurement(store, task, row, options.device)
-                runs.append(measure.best(bits, seed, candidates))
+                runs.append(HashMeasurement(store, task, row, options.device).best(bits, seed))
                 progress.update()
             results.append(Result(f"{row.label} ({bits} bits)", runs))
     return results
 
 
-def _wanted(names: str | None) -> tuple[HashRow, ...]:
-    if names is None:
-        return ROWS
-    chosen = {name.strip().lower() for name in names.split(",")}
-    if not chosen <= {row.method.lower() for row in ROWS}:
-        known = ", ".join(dict.fromkeys(row.method for row in ROWS))
-        raise InputError(f"the hashing rows of table6 are {known}")
-    return tuple(row for row in ROWS if row.method.lower() in chosen)
+def _wanted(options: BenchOptions, views: bool) -> list[HashRow]:
+    """The rows that were asked for, with the candidates that can be: views are made of pictures,
+    and settings that were named are the only ones."""
+    known = dict.fromkeys(row.method for row in ROWS)
+    chosen = {name.lower() for name in known}
+    if options.methods is not None:
+        chosen = {name.strip().lower() for name in options.methods.split(",")}
+    if not chosen <= {name.lower() for name in known}:
+        raise InputError(f"the hashing rows of table6 are {', '.join(known)}")
+    rows = []
+    for row in ROWS:
+        candidates = tuple(one for one in row.candidates if views or not one.views)
+        given = options.settings.get(row.method)
+        if given is not None:
+            with_views = sorted({one.views for one in candidates})
+            candidates = tuple(Candidate(given, views) for views in with_views)
+        if candidates and row.method.lower() in chosen:
+            rows.append(replace(row, candidates=candidates))
+    return rows
 
 
 class HashMeasurement:
@@ -199,25 +238,29 @@ class HashMeasurement:
     def __init__(self, store: Store, task: SplitTask, row: HashRow, device: str) -> None:
         self.store, self.task, self.row, self.device = store, task, row, device
 
-    def best(self, bits: int, seed: int, candidates: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """The run of those settings whose codes are best on the validation images."""
+    def best(self, bits: int, seed: int) -> dict[str, Any]:
+        """The run of the candidate whose codes are best on the validation images."""
         method, split, runs = self.row.method, self.task.split, []
-        views = len(self.task.found.views) if self.row.views else 0
-        for settings in candidates:
+        for candidate in self.row.candidates_for(bits):
+            settings, views = candidate.settings, len(self.task.found.views) * candidate.views
             key = self.task.key(method=method, bits=bits, seed=seed, settings=settings)
             key |= {"views": views} if views else {}
-            compute = partial(self._measure, bits, seed, settings)
+            key |= {"transductive": True} if self.row.transductive else {}
+            compute = partial(self._measure, bits, seed, candidate)
             run = self.store.measure(f"{method}-{bits}-{seed}-svm", key, compute)
-            runs.append({**run, "split": split.name, "seed": seed, "settings": str(settings)})
+            told = {"split": split.name, "seed": seed, "settings": str(settings), "views": views}
+            runs.append(run | told)
         return max(runs, key=lambda run: run["validation"])
 
-    def _measure(self, bits: int, seed: int, settings: dict[str, Any]) -> dict[str, Any]:
+    def _measure(self, bits: int, seed: int, candidate: Candidate) -> dict[str, Any]:
         from ddh.hashers import create
 
-        hasher = create(self.row.method, bits=bits, **{"random_state": seed, **settings})
+        settings = {"random_state": seed, **candidate.settings}
+        hasher = create(self.row.method, bits=bits, **settings)
         if "device" in hasher.get_params():
             hasher.set_params(device=self.device)
-        hasher.fit(self.task.training_rows(self.row.views))
+        rows = slice(None) if self.row.transductive else self.task.split.train
+        hasher.fit(self.task.rows(rows, candidate.views))
         return self.task.recognise(hasher.transform(self.task.unit_features))
 
 

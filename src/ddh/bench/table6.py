@@ -48,7 +48,8 @@ def table6(bits: str, with_descriptors: bool, adapt: int | None, **shared: Any) 
     """Recognition of 17 kinds of flowers: a linear SVM on bits against chi-square SVMs.
 
     Three splits of 40/20/20 images a class; C is chosen on validation images. Hash functions and
-    vocabularies are learned from the training images only.
+    vocabularies are learned from the training images only, but for the rows called transductive,
+    which see all images without labels.
 
     \b
     ddh bench table6 --data DIR
@@ -195,9 +196,10 @@ def _outcome(
         "± is the sample deviation over the three splits. Bits and real-valued features: linear "
         "SVM; the others: chi-square kernel SVM on histograms of visual words. C by validation, "
         "fitted on training and validation images, tested once. Hash functions and vocabularies "
-        "saw training images only, DDH and 'with views' also random views of them; the validation "
-        "images also choose one of two settings of DDH. Fit time is that of the last fit, kernel "
-        "included."
+        "saw training images only (transductive rows: all images, no labels), 'with views', DDH "
+        "beyond 64 bits and DDH transductive also random views of them; "
+        "the validation images also choose the lambda1 of shorter codes of DDH out of two values. "
+        "Fit time is that of the last fit, kernel included."
     )
     title = "Table 6: recognition on Oxford-17"
     said = ", ".join(f"{task.split.name} ({split_digest(task.split)})" for task in tasks)

@@ -20,17 +20,16 @@ DEPTHS = ("head", "last-stage", "network")
 @click.option("-b", "--bits", default=64, show_default=True, help="Length of a code.")
 @click.option(
     "--preset",
-    type=click.Choice(["fast", "paper"]),
+    type=click.Choice(["fast", "quality", "paper"]),
     default="fast",
     show_default=True,
-    help="Where the settings come from.",
+    help="Where the settings come from: seconds, the best codes, or the paper.",
 )
 @click.option(
     "--backbone",
-    default="efficientnet-lite0",
-    show_default=True,
     help="Network: cnn-f, efficientnet-lite0/1/2, resnet18, resnet50, resnet18-tiny, timm/NAME, or "
-    "auto: that of a file made by `ddh pretrain`.",
+    "auto: that of a file made by `ddh pretrain`.  "
+    "[default: efficientnet-lite0, or what the preset chooses]",
 )
 @click.option("--weights", default="auto", show_default=True, help="auto, random, or a file.")
 @click.option("--size", type=int, help="Side of the network's input in pixels.")
@@ -44,6 +43,7 @@ DEPTHS = ("head", "last-stage", "network")
 )
 @click.option("--k1", type=int, help="Neighbours of the first stage.")
 @click.option("--k2", type=int, help="Lists joined by the expansion.")
+@click.option("--views", type=int, help="Random views of each picture to learn from too.")
 @click.option("--epochs", type=int, help="Passes of the hashing layer over the images.")
 @click.option(
     "--network-epochs", type=int, help="Passes of the network, at the other depths than head."
@@ -71,6 +71,7 @@ def fit(
 
     \b
     ddh fit photos/ -o photos.ddh
+    ddh fit photos/ -o photos.ddh --preset quality
     ddh fit photos/ -o photos.ddh --bits 128 --backbone efficientnet-lite2 --size 160
     ddh fit photos/ -o photos.ddh --resume        after a crash or Ctrl-C
     torchrun --nproc-per-node 4 -m ddh fit photos/ -o photos.ddh      on four GPUs

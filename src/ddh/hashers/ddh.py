@@ -20,6 +20,7 @@ from ddh.training.fitting import Data, Fitted, fit_hashing
 from ddh.training.network import unit_rows
 from ddh.training.pretraining import pretrain, pretrain_settings
 from ddh.training.processes import current
+from ddh.training.recipe import recipe
 from ddh.training.settings import DEPTHS, Depth, Settings, adapt, settings
 
 
@@ -32,10 +33,11 @@ class DDH(ImageHasher):
     (`depth="head"`, seconds), and at the other depths goes on to train the backbone's last stage,
     or the whole network, with it for `network_epochs`.
 
-    `preset` is "fast" (default) or "paper"; every setting of `ddh.training.Settings` can be
-    changed by its name. `backbone` is any name of `ddh.backbones.NAMES`; `weights` and `size` are
-    passed to it. `label_backbone` names another one for the labels (the paper takes ResNet's pool5
-    for them and trains CNN-F).
+    `preset` is "fast" (default), "quality" or "paper"; every setting of `ddh.training.Settings` can
+    be changed by its name. `backbone` is any name of `ddh.backbones.NAMES`; where none is given,
+    EfficientNet-Lite0 or what "quality" chooses. `weights` and `size` are passed to it.
+    `label_backbone` names another one for the labels (the paper takes ResNet's pool5 for them and
+    trains CNN-F).
 
     `pretrain` first trains the backbone on the pictures alone, without any labels: so many minutes,
     or settings of `ddh.training.pretraining.PretrainSettings` by name, as in {"epochs": 200}.
@@ -52,7 +54,7 @@ class DDH(ImageHasher):
         bits: int = 64,
         *,
         preset: str = "fast",
-        backbone: str = "efficientnet-lite0",
+        backbone: str | None = None,
         weights: str | None = "auto",
         size: int | None = None,
         label_backbone: str | None = None,
@@ -186,11 +188,9 @@ class DDH(ImageHasher):
                 f"{self.k1} neighbours need at least {self.k1 + 1} images, there are "
                 f"{len(source)}: lower K1"
             )
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self._seed())
-            backbone = create(self.backbone, self.weights, self.size)
-        if self.pretrain is not None:
-            self._pretrain(backbone, source, folder, resume)
+        backbone, changes = self._chosen_backbone(source)
+        if changes is not None:
+            self._pretrain(backbone, changes, source, folder, resume)
         options: dict[str, Any] = {"device": self.device, "resume": resume}
         views = self.chosen_settings().views if self.depth == "head" else 0
         features = extract_views(backbone, source, views, folder=folder, **options)
@@ -201,8 +201,26 @@ class DDH(ImageHasher):
             label_features = extract_views(other, source, views, folder=apart, **options).values
         return Data(features, len(source), backbone, source, label_features)
 
+    def _chosen_backbone(self, source: ImageSource) -> tuple[Backbone, dict[str, Any] | None]:
+        """The network, and the settings of its pretraining if there is to be one."""
+        name, weights, changes = self.backbone, self.weights, self._pretrain_changes()
+        if name is None:
+            taken = recipe(self.preset, source, choose(self.device).type == "cuda")
+            name = taken.backbone
+            if weights == "auto":
+                weights = taken.weights
+                changes = changes or taken.pretrain
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self._seed())
+            return create(name, weights, self.size), changes
+
     def _pretrain(
-        self, backbone: Backbone, source: ImageSource, folder: Path | None, resume: bool
+        self,
+        backbone: Backbone,
+        changes: dict[str, Any],
+        source: ImageSource,
+        folder: Path | None,
+        resume: bool,
     ) -> None:
         """Train the backbone on the pictures alone, before features are taken from it."""
         if not current().alone:
@@ -213,7 +231,7 @@ class DDH(ImageHasher):
         done = pretrain(
             backbone,
             source,
-            pretrain_settings(backbone.preprocessing.size, trained, self._pretrain_changes()),
+            pretrain_settings(backbone.preprocessing.size, trained, changes),
             device=self.device,
             seed=self._seed(),
             folder=None if folder is None else folder / "pretraining",
@@ -221,8 +239,10 @@ class DDH(ImageHasher):
         )
         self.pretraining_ = done.history
 
-    def _pretrain_changes(self) -> dict[str, Any]:
-        return self.pretrain if isinstance(self.pretrain, dict) else {"minutes": self.pretrain}
+    def _pretrain_changes(self) -> dict[str, Any] | None:
+        if self.pretrain is None or isinstance(self.pretrain, dict):
+            return self.pretrain
+        return {"minutes": self.pretrain}
 
     def _data_from_features(self, X: Any) -> Data:
         if self.pretrain is not None:
