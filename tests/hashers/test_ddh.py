@@ -225,6 +225,21 @@ def test_other_features_for_the_labels():
     assert model.n_features_in_ == 512
 
 
+def test_features_of_pictures_have_unit_length_and_ready_ones_are_left_alone(photo_model):
+    X, _ = clusters(60)
+    fixed = {"bits": 16, "epochs": 2, "device": "cpu"}
+    assert photo_model.settings_["unit"]
+    model = DDH(**fixed).fit(X)
+    assert not model.settings_["unit"]
+    unit = DDH(**fixed, unit=True).fit(X)
+    lengths = np.random.default_rng(0).uniform(0.1, 10, (60, 1)).astype(np.float32)
+    assert np.array_equal(unit.transform(lengths * X), unit.transform(X))
+    again = DDH(**fixed, unit=True).fit(lengths * X)
+    np.testing.assert_allclose(again.hash_weight_, unit.hash_weight_, rtol=1e-3, atol=1e-3)
+    zero = unit.transform(np.zeros((1, X.shape[1]), np.float32))  # and no warning
+    assert np.array_equal(zero[0], np.where(unit.hash_bias_ >= 0, 1, -1))
+
+
 class TestViews:
     def test_views_of_pictures_are_learned_from_too(self, photos, tmp_path):
         fixed = {"bits": 8, "size": 64, "k1": 4, "k2": 3, "epochs": 2, "device": "cpu"}
@@ -238,6 +253,18 @@ class TestViews:
         plain = DDH(**fixed).fit(photos)
         assert not np.array_equal(model.hash_weight_, plain.hash_weight_)
 
+    def test_a_picture_and_its_mirror_image_have_one_code(self, photos, tmp_path):
+        fixed = {"bits": 64, "size": 64, "k1": 4, "k2": 3, "epochs": 2, "device": "cpu"}
+        noise = np.random.default_rng(0).integers(0, 256, (20, 64, 64, 3), dtype=np.uint8)
+        mirrored = np.ascontiguousarray(noise[:, :, ::-1])
+        model = DDH(**fixed, mirror=True).fit(photos)
+        codes = model.transform(noise)
+        assert np.array_equal(codes, model.transform(mirrored))
+        model.save(tmp_path / "model")
+        assert np.array_equal(ddh.load(tmp_path / "model").transform(noise), codes)
+        plain = DDH(**fixed).fit(photos)
+        assert not np.array_equal(plain.transform(noise), plain.transform(mirrored))
+
     def test_labels_are_those_of_the_pictures(self):
         images = np.random.default_rng(0).integers(0, 256, (16, 8, 8, 3), dtype=np.uint8)
         model = DDH(bits=4, backbone="resnet18-tiny", weights="random", size=8, epochs=1, views=1,
@@ -246,8 +273,10 @@ class TestViews:
         assert model.label_statistics_["mean_degree"] == 7  # 4 pictures and 4 views, less itself
 
     def test_where_views_have_no_place(self):
-        with pytest.raises(InputError, match="views are made of pictures"):
+        with pytest.raises(InputError, match="views is for pictures"):
             DDH(bits=4, views=2).fit(np.eye(8))
+        with pytest.raises(InputError, match="mirror is for pictures"):
+            DDH(bits=4, mirror=True).fit(np.eye(8))
         with pytest.raises(InputError, match="trains on random views anyway"):
             DDH(bits=4, views=2, depth="network").fit(np.zeros((8, 8, 8, 3), np.uint8))
 

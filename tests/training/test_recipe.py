@@ -60,7 +60,7 @@ def test_ddh_follows_the_recipe_and_lets_the_user_overrule_it(monkeypatch):
     fixed = {"bits": 4, "preset": "quality", "epochs": 1, "device": "cpu"}
     pictures = tiny().pixels
     model = DDH(**fixed).fit(pictures)
-    assert model.settings_["views"] == PRESETS["quality"].views > 0
+    assert model.settings_["mirror"]
     DDH(**fixed, pretrain={"epochs": 3}).fit(pictures)
     DDH(**fixed, weights="mine").fit(pictures)
     DDH(**fixed, backbone="resnet18").fit(pictures)
@@ -73,7 +73,7 @@ def test_ddh_follows_the_recipe_and_lets_the_user_overrule_it(monkeypatch):
     assert trained == [7, 3]
 
 
-def test_ready_features_take_a_preset_without_views():
+def test_ready_features_take_the_preset_for_pictures():
     X = np.random.default_rng(0).standard_normal((40, 6))
     assert DDH(bits=4, preset="quality", epochs=1, device="cpu").fit(X).images_ == 40
 

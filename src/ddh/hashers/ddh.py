@@ -1,6 +1,7 @@
 """Song, He, Fan & Gao (2017), "Deep discrete hashing with self-supervised pairwise labels"."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -63,6 +64,7 @@ class DDH(ImageHasher):
         k1: int | None = None,
         k2: int | None = None,
         views: int | None = None,
+        mirror: bool | None = None,
         centre: bool | None = None,
         unit: bool | None = None,
         alpha: float | None = None,
@@ -94,6 +96,7 @@ class DDH(ImageHasher):
         self.k1 = k1
         self.k2 = k2
         self.views = views
+        self.mirror = mirror
         self.centre = centre
         self.unit = unit
         self.alpha = alpha
@@ -143,7 +146,7 @@ class DDH(ImageHasher):
             fitted = fit_hashing(
                 data,
                 self.bits,
-                self._adapted(len(data.features.values)),
+                self._adapted(len(data.features.values), pictures=data.backbone is not None),
                 depth=self.depth,
                 seed=self._seed(),
                 device=self.device,
@@ -160,10 +163,11 @@ class DDH(ImageHasher):
         choose(self.device)
         if self.depth not in DEPTHS:
             raise InputError(f"depth is one of {', '.join(DEPTHS)}, not {self.depth!r}")
-        if self.views and self.depth != "head":
-            raise InputError(
-                f"views are for the depth 'head'; {self.depth!r} trains on random views anyway"
-            )
+        for name in ("views", "mirror"):
+            if getattr(self, name) and self.depth != "head":
+                raise InputError(
+                    f"{name} is for the depth 'head'; {self.depth!r} trains on random views anyway"
+                )
         if self.pretrain is not None:
             pretrain_settings(32, False, self._pretrain_changes())
 
@@ -172,10 +176,14 @@ class DDH(ImageHasher):
         names = Settings.__dataclass_fields__
         return settings(self.preset, **{name: getattr(self, name) for name in names})
 
-    def _adapted(self, images: int) -> Settings:
-        """The settings for a collection of this size; what the user named is left alone."""
+    def _adapted(self, images: int, pictures: bool) -> Settings:
+        """The settings for a collection of this size; what the user named is left alone. The
+        lengths of ready features may mean something, so a preset leaves them."""
         named = [name for name in Settings.__dataclass_fields__ if getattr(self, name) is not None]
-        return adapt(self.chosen_settings(), images, named)
+        chosen = self.chosen_settings()
+        if not pictures and self.unit is None:
+            chosen = replace(chosen, unit=False)
+        return adapt(chosen, images, named)
 
     def _seed(self) -> int:
         if self.random_state is not None:
@@ -212,7 +220,10 @@ class DDH(ImageHasher):
                 changes = changes or taken.pretrain
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self._seed())
-            return create(name, weights, self.size), changes
+            network = create(name, weights, self.size)
+        if self.chosen_settings().mirror and self.depth == "head":
+            network.preprocessing = replace(network.preprocessing, mirror=True)
+        return network, changes
 
     def _pretrain(
         self,
@@ -247,8 +258,9 @@ class DDH(ImageHasher):
     def _data_from_features(self, X: Any) -> Data:
         if self.pretrain is not None:
             raise InputError("pretraining needs pictures, not features")
-        if self.views:
-            raise InputError("views are made of pictures: fit on images, not features")
+        for name in ("views", "mirror"):
+            if getattr(self, name):
+                raise InputError(f"{name} is for pictures: fit on images, not features")
         if self.depth != "head":
             raise InputError(f"depth {self.depth!r} trains a network: fit on images, not features")
         values = check_features(X, least_rows=2, half=True)

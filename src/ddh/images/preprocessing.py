@@ -22,7 +22,8 @@ class Preprocessing:
     - `mode="crop"`: the shorter side to `resize` pixels (default: `size`), then the centre square.
 
     `mean` and `std` are per channel (red, green, blue) in pixel units, 0 to 255: the network
-    computes (pixel - mean) / std. Resizing is antialiased.
+    computes (pixel - mean) / std. Resizing is antialiased. With `mirror` the network sees a picture
+    and its mirror image, and the features are the mean of both: better ones, in twice the time.
     """
 
     size: int
@@ -31,6 +32,7 @@ class Preprocessing:
     interpolation: Literal["bilinear", "bicubic"] = "bilinear"
     mean: tuple[float, float, float] = (127.5, 127.5, 127.5)
     std: tuple[float, float, float] = (127.5, 127.5, 127.5)
+    mirror: bool = False
 
     def __post_init__(self) -> None:
         if self.mode not in ("squash", "crop"):
@@ -80,8 +82,9 @@ class Preprocessing:
         return (left, top, left + side, top + side)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self) | {"mean": list(self.mean), "std": list(self.std)}
+        """Plain values for JSON; `mirror` only where it is on, as in files that do not know it."""
+        values = asdict(self) | {"mean": list(self.mean), "std": list(self.std)}
+        return values if self.mirror else {k: v for k, v in values.items() if k != "mirror"}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:

@@ -70,7 +70,9 @@ class Extractor:
         if seed is not None:
             x = augment(x, seed)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
-            return self.network(x).float()
+            if not self.network.preprocessing.mirror:
+                return self.network(x).float()
+            return (self.network(x).float() + self.network(x.flip(3)).float()) / 2
 
     def stream(
         self,

@@ -26,11 +26,14 @@ class Settings:
     views: int
     """Random views of each picture (crops, mirrored or not) that labels and hashing layer are
     learned from beside the picture itself; for pictures at the depth "head"."""
+    mirror: bool
+    """Features of a picture are the mean of its own and its mirror image's, in learning and in
+    encoding, at twice the time; for pictures at the depth "head"."""
     centre: bool
     """Subtract the mean feature before the cosine and before the hashing layer."""
     unit: bool
-    """Features get length 1 before the hashing layer: how strongly a picture excites the network
-    then does not decide how far its code's bits are from turning."""
+    """Features of pictures get length 1: how strongly a picture excites the network then does not
+    decide how far its bits are from turning. Ready features only if the user says so."""
     alpha: float
     """Weight of a similar pair; 1 is the paper's objective."""
     lambda1: float
@@ -98,20 +101,22 @@ PRESETS: dict[str, Settings] = {
     # neither momentum, epochs nor a schedule. Its released code differs: K1=20, K2=30, batch 50,
     # lr 1e-2 to 1e-6 over 100 epochs, weight decay 5e-4, no momentum.
     "paper": Settings(
-        k1=15, k2=6, views=0, centre=False, unit=False, alpha=1.0, lambda1=15.0, balanced=False,
-        lambda2=1e-5, pairs="all", optimiser="sgd", learning_rate=1e-3, final_learning_rate=1e-3,
+        k1=15, k2=6, views=0, mirror=False, centre=False, unit=False, alpha=1.0, lambda1=15.0,
+        balanced=False, lambda2=1e-5, pairs="all", optimiser="sgd", learning_rate=1e-3,
+        final_learning_rate=1e-3,
         network_rate=0.1, momentum=0.9, weight_decay=0.0, batch_size=128, epochs=100,
         network_epochs=0,
     ),
     "fast": Settings(
-        k1=50, k2=20, views=0, centre=True, unit=True, alpha=1.0, lambda1=0.3, balanced=True,
-        lambda2=0.0, pairs="all", optimiser="adam", learning_rate=5e-3, final_learning_rate=5e-5,
+        k1=50, k2=20, views=0, mirror=False, centre=True, unit=True, alpha=1.0, lambda1=0.3,
+        balanced=True, lambda2=0.0, pairs="all", optimiser="adam", learning_rate=5e-3,
+        final_learning_rate=5e-5,
         network_rate=0.03, momentum=0.9, weight_decay=0.0, batch_size=1024, epochs=20,
         network_epochs=5,
     ),
 }  # fmt: skip
-# Four times the features to compute; `ddh.training.recipe` adds the choice of the network.
-PRESETS["quality"] = replace(PRESETS["fast"], views=3)
+# `ddh.training.recipe` adds the choice of the network.
+PRESETS["quality"] = replace(PRESETS["fast"], mirror=True)
 
 
 def settings(preset: str = "fast", **changes: Any) -> Settings:
