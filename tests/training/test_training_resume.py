@@ -181,3 +181,14 @@ def test_a_refusal_before_the_work_leaves_no_folder(tmp_path):
     with pytest.raises(InputError, match="NaN"):
         ddh.DDH(bits=4).fit(np.full((9, 4), np.nan), work=tmp_path / "work")
     assert not (tmp_path / "work").exists()
+
+
+def test_steps_on_small_weights_are_small():
+    from ddh.training.loop import _relative
+
+    def share(size):
+        return _relative(torch.nn.Parameter(torch.full((3, 4), size)))
+
+    assert share(0.5) == share(0.1) == 1.0
+    assert share(0.005) == pytest.approx(0.05)
+    assert share(0.0) == pytest.approx(0.01)  # a bias that starts at zero moves too

@@ -18,6 +18,7 @@ BENCHES = {
     "table5": "ddh.bench.table5:table5",
     "table6": "ddh.bench.table6:table6",
     "quality": "ddh.bench.quality:quality",
+    "presets": "ddh.bench.presets:presets",
     "fig2": "ddh.bench.fig2:fig2",
     "fig3": "ddh.bench.fig3:fig3",
 }

@@ -59,9 +59,13 @@ def learn(
     folder = store.root / "pretraining" / key_digest(key)
     weights, history = folder / "weights.safetensors", folder / "history.json"
 
+    def moment(entry: dict[str, Any]) -> Path:
+        """A plan that is made anew may look twice at about the same share: the later one counts."""
+        return folder / f"moment-{round(entry['share'] * LOOKS):02d}.safetensors"
+
     def keep(network: Backbone, entry: dict[str, Any]) -> None:
         if moments and round(entry["share"] * LOOKS) % max(1, LOOKS // moments) == 0:
-            save(network, folder / f"step-{entry['step']}.safetensors")
+            save(network, moment(entry))
 
     if not weights.is_file():
         done = pretrain(
@@ -71,5 +75,5 @@ def learn(
         write_whole(history, json.dumps(done.history).encode())
         save(done.backbone, weights)
     told = json.loads(history.read_text())
-    kept = [(e["seconds"] / 60, folder / f"step-{e['step']}.safetensors") for e in told]
-    return Learned(weights, told, [moment for moment in kept if moment[1].is_file()])
+    kept = {moment(entry): entry["seconds"] / 60 for entry in told}
+    return Learned(weights, told, [(at, path) for path, at in kept.items() if path.is_file()])
