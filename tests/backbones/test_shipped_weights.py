@@ -1,0 +1,35 @@
+"""The weights that travel with the repository: what they are, and that they know their pictures."""
+
+import numpy as np
+import pytest
+
+from ddh.backbones import create
+from ddh.images import cifar10
+from ddh.training.features import extract
+
+
+@pytest.fixture(scope="module")
+def shipped(repository):
+    path = repository / "weights" / "cifar10-resnet18.safetensors"
+    if not path.is_file():
+        pytest.skip("the weights are not in this copy")
+    return path
+
+
+def test_they_are_small_and_say_where_they_come_from(shipped):
+    assert shipped.stat().st_size < 25e6
+    network = create("auto", str(shipped))
+    assert (network.dimensions, network.preprocessing.size) == (512, 32)
+    assert network.origin.startswith("byol for 465 epochs from random")
+
+
+def test_neighbours_by_their_features_are_of_one_kind(shipped, cifar10_root):
+    """Test pictures that the network has never seen; labels are for the count alone."""
+    data = cifar10(cifar10_root, "test")
+    some = data.take(np.arange(200))
+    features = extract(create("auto", str(shipped)), some.images, device="cpu").values
+    unit = features - features.mean(axis=0)
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    similarity = unit @ unit.T
+    np.fill_diagonal(similarity, -1)
+    assert (some.labels[similarity.argmax(axis=1)] == some.labels).mean() > 0.6
