@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from ddh.cli import cli
+from ddh.training import PRESETS
 
 
 def documents(repository):
@@ -48,12 +49,16 @@ def test_commands_in_the_documents_exist(repository):
                     found = command.get_command(click.Context(command), rest[0])
                     assert found is not None, f"{document.name}: {line}"
                     command, rest = found, rest[1:]
-                known = {name for parameter in command.params for name in parameter.opts}
+                known = {
+                    name
+                    for parameter in command.params
+                    for name in [*parameter.opts, *parameter.secondary_opts]
+                }
                 for word in rest:
                     if word.startswith("--") and word not in ("--help", "--version"):
                         assert word.split("=")[0] in known, f"{document.name}: {line}"
 
 
-@pytest.mark.parametrize("name", ["paper", "fast"])
+@pytest.mark.parametrize("name", list(PRESETS))
 def test_presets_are_documented(repository, name):
     assert f"`{name}`" in (repository / "docs" / "method.md").read_text()
