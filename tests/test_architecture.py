@@ -8,8 +8,8 @@ import pytest
 
 # A room may use the rooms before it, never those after it.
 ROOMS = [
-    "errors", "whole_files", "jobs", "progress", "output", "lazy_group", "codes", "images",
-    "backbones", "neighbours", "objective", "training", "hashers", "index", "cluster",
+    "errors", "whole_files", "unit_rows", "jobs", "progress", "output", "lazy_group", "codes",
+    "images", "backbones", "neighbours", "objective", "training", "hashers", "index", "cluster",
     "evaluation", "descriptors", "serve", "bench", "cli",
 ]  # fmt: skip
 

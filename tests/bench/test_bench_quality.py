@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-import ddh.backbones
-from ddh.backbones import ResNet
 from ddh.bench.quality import held_out
 from ddh.cli import cli
 from ddh.evaluation import RetrievalSplit
@@ -26,18 +24,6 @@ def pictures(monkeypatch):
     train = np.arange(200)
     split = RetrievalSplit("shades", np.arange(200, 240), train, train, 100)
     monkeypatch.setattr("ddh.bench.quality.cifar10_images", lambda options: (data, split))
-
-
-@pytest.fixture
-def narrow(monkeypatch):
-    real = ddh.backbones.create
-
-    def create(name="auto", weights=None, size=None):
-        if name == "auto":
-            return real(name, weights, size)
-        return ResNet("resnet18", 8, tiny_stem=True, width=4)
-
-    monkeypatch.setattr(ddh.backbones, "create", create)
 
 
 def test_pretraining_curve_and_table(pictures, narrow, tmp_path, monkeypatch):

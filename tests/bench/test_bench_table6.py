@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-import ddh.backbones
 import ddh.training.pretraining
-from ddh.backbones import ResNet
 from ddh.bench.table6 import _seeded_splits
 from ddh.bench.writing import Outcome
 from ddh.cli import cli
@@ -16,7 +14,7 @@ from ddh.images import LabelledImages, open_images
 
 
 @pytest.fixture
-def shades(monkeypatch):
+def shades(monkeypatch, narrow):
     """96 pictures instead of the flowers, and a narrow network."""
     rng = np.random.default_rng(0)
     labels = np.arange(96) % 3
@@ -24,14 +22,6 @@ def shades(monkeypatch):
     data = LabelledImages(open_images(pixels.astype(np.uint8)), labels, "shades", tuple("abc"))
     given = (data, _seeded_splits(labels), "three splits")
     monkeypatch.setattr("ddh.bench.table6._flowers", lambda options: given)
-    real = ddh.backbones.create
-
-    def create(name="auto", weights=None, size=None):
-        if name == "auto":
-            return real(name, weights, size)
-        return ResNet("resnet18", 8, tiny_stem=True, width=4)
-
-    monkeypatch.setattr(ddh.backbones, "create", create)
     return data
 
 

@@ -95,7 +95,7 @@ def compute_features(
     warning.
     """
     from ddh.backbones import create
-    from ddh.training.features import extract
+    from ddh.training.features import extract_views
 
     network = create(backbone, weights, size)
     key = {
@@ -107,14 +107,8 @@ def compute_features(
     }
     name = key_digest(key)
     folder = store.root / "features" / name
-    found = extract(network, data.images, device=device, folder=folder, resume=True)
-    others = [
-        extract(
-            network, data.images, device=device, folder=folder / f"view-{view}", resume=True,
-            view=view,
-        ).values
-        for view in range(1, views + 1)
-    ]  # fmt: skip
+    found = extract_views(network, data.images, views, device=device, folder=folder, resume=True)
+    plain, *others = found.values.reshape(views + 1, -1, network.dimensions)
     if found.failures:
         first = found.failures[0]
         warnings.warn(
@@ -123,9 +117,9 @@ def compute_features(
             DDHWarning,
             stacklevel=2,
         )
-        data = data.take(found.usable)
+        data = data.take(found.usable[: len(plain)])
     return FeatureSet(
-        found.values,
+        plain,
         data.labels,
         data=data.name,
         backbone=f"{network.name} at {network.preprocessing.size} px",

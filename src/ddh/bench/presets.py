@@ -12,7 +12,7 @@ from ddh.bench.store import Store
 from ddh.bench.writing import Outcome, Table
 from ddh.codes import pack
 from ddh.errors import InputError
-from ddh.evaluation import Score, mean_average_precision
+from ddh.evaluation import mean_average_precision
 from ddh.images import LabelledImages, cifar10
 from ddh.output import json_option, quiet_option
 from ddh.progress import bar
@@ -112,7 +112,7 @@ def _measure(
         model.fit(learned.images)
         seconds = time.perf_counter() - start
         query, database = (pack(model.transform(part.images)) for part in (asking, learned))
-        score: Score = mean_average_precision(
+        score = mean_average_precision(
             query, database, asking.labels, learned.labels, k=min(DEPTH, len(learned)),
             ties="legacy", bits=bits,
         )  # fmt: skip

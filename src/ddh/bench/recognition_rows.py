@@ -19,6 +19,7 @@ from ddh.evaluation import recognise
 from ddh.evaluation.protocol import digest
 from ddh.images import LabelledImages, Split
 from ddh.progress import bar
+from ddh.unit_rows import unit_rows
 
 VERSION = 1
 VIEWS = 7
@@ -146,11 +147,11 @@ class SplitTask:
     @cached_property
     def unit_features(self) -> NDArray[np.float32]:
         """L2-normalised."""
-        return _unit(self.found.features)
+        return unit_rows(self.found.features)
 
     def rows(self, rows: NDArray[np.int64] | slice, views: bool) -> NDArray[np.float32]:
         """What hash functions learn from: some images, and with `views` their views."""
-        others = [_unit(values[rows]) for values in self.found.views] if views else []
+        others = [unit_rows(values[rows]) for values in self.found.views] if views else []
         return np.concatenate([self.unit_features[rows], *others])
 
     def key(self, **parts: Any) -> dict[str, Any]:
@@ -272,9 +273,3 @@ def real_row(store: Store, tasks: Sequence[SplitTask]) -> Result:
         run = store.measure("real-svm", task.key(method="real-valued"), compute)
         runs.append({**run, "split": task.split.name})
     return Result(f"real-valued features ({tasks[0].found.features.shape[1]})", runs)
-
-
-def _unit(features: NDArray[Any]) -> NDArray[np.float32]:
-    values = np.asarray(features, np.float32)
-    length = np.linalg.norm(values, axis=1, keepdims=True)
-    return (values / np.where(length == 0, 1, length)).astype(np.float32)

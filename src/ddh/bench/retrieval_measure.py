@@ -21,6 +21,7 @@ from ddh.evaluation import (
     diagnose,
     mean_average_precision_of_vectors,
 )
+from ddh.unit_rows import unit_rows
 
 # Raised when a measurement means something else than before, so that old ones are not reused.
 VERSION = 1
@@ -55,11 +56,8 @@ class Task:
     @cached_property
     def features(self) -> NDArray[np.float32]:
         """Features of all images, of length 1 where the task normalises."""
-        values = np.asarray(self.found.features, np.float32)
-        if not self.normalise:
-            return values
-        length = np.linalg.norm(values, axis=1, keepdims=True)
-        return (values / np.where(length == 0, 1, length)).astype(np.float32)
+        values = self.found.features
+        return unit_rows(values) if self.normalise else np.asarray(values, np.float32)
 
     @cached_property
     def parts(self) -> dict[str, NDArray[np.float32]]:

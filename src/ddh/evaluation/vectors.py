@@ -16,6 +16,7 @@ from ddh.evaluation.inputs import Relevance
 from ddh.evaluation.protocol import NOT_SAID, Protocol, Score, digest
 from ddh.evaluation.ranking import seeded_order
 from ddh.progress import track
+from ddh.unit_rows import unit_rows
 
 Distance = Literal["cosine", "asymmetric"]
 SAID = {"cosine": "cosine of real vectors", "asymmetric": "asymmetric (real query, binary item)"}
@@ -97,12 +98,7 @@ def _check(
         if not (np.abs(database) == 1).all():
             raise InputError("asymmetric search compares real-valued queries with +-1 codes")
         return queries, database
-    return _unit(queries), _unit(database)
-
-
-def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    length = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return (vectors / np.where(length == 0, 1, length)).astype(np.float32)
+    return unit_rows(queries), unit_rows(database)
 
 
 def _blocks(queries: int, database: int) -> Iterator[slice]:

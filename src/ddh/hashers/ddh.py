@@ -18,11 +18,11 @@ from ddh.images import ImageSource, is_images, open_images
 from ddh.training.device import choose
 from ddh.training.features import Features, extract_views
 from ddh.training.fitting import Data, Fitted, fit_hashing
-from ddh.training.network import unit_rows
 from ddh.training.pretraining import pretrain, pretrain_settings
 from ddh.training.processes import current
 from ddh.training.recipe import recipe
 from ddh.training.settings import DEPTHS, Depth, Settings, adapt, settings
+from ddh.unit_rows import unit_rows
 
 
 class DDH(ImageHasher):

@@ -23,7 +23,7 @@ from ddh.training.device import choose
 from ddh.training.features import Features
 from ddh.training.inputs import FeatureInputs, NetworkInputs
 from ddh.training.loop import Run, train
-from ddh.training.network import HashingLayer, fold, freeze, prepare, unit_rows
+from ddh.training.network import HashingLayer, fold, freeze, prepare
 from ddh.training.processes import current
 from ddh.training.settings import Depth, Settings
 from ddh.training.sharding import (
@@ -35,6 +35,7 @@ from ddh.training.sharding import (
     ShardedPictures,
     share_batch_norms,
 )
+from ddh.unit_rows import unit_rows
 from ddh.whole_files import whole_file
 
 # From so many steps on a GPU, compiling the network pays for itself.

@@ -2,15 +2,11 @@
 
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ddh.backbones import Backbone
 from ddh.training.settings import Depth
-
-BLOCK = 65536  # rows that are made of unit length at a time
 
 
 class HashingLayer(nn.Linear):
@@ -53,16 +49,6 @@ def prepare(backbone: Backbone, depth: Depth) -> list[nn.Parameter]:
 def freeze(backbone: Backbone) -> None:
     """Evaluation mode for the whole backbone."""
     backbone.requires_grad_(False).eval()
-
-
-def unit_rows(features: NDArray[Any]) -> NDArray[np.float32]:
-    """A copy of the rows with length 1; rows of zeros stay. Memory: 4 bytes a number."""
-    unit = np.empty(features.shape, np.float32)
-    for start in range(0, len(features), BLOCK):
-        part = np.asarray(features[start : start + BLOCK], np.float32)
-        length = np.linalg.norm(part, axis=1, keepdims=True)
-        unit[start : start + BLOCK] = part / np.where(length > 0, length, 1)
-    return unit
 
 
 def standardise(features: Tensor, centre: bool) -> tuple[Tensor, Tensor]:
