@@ -1,7 +1,8 @@
-"""Pretraining: views, BYOL's formulas, the plan of a time budget, resuming, and bad ends."""
+"""Pretraining: views, formulas of the objectives, plans, resuming, and bad ends."""
 
 import copy
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,11 +12,19 @@ from sklearn.datasets import load_digits
 
 from ddh.backbones import Backbone
 from ddh.errors import DDHError, InputError, ModelError
+from ddh.hashers import DDH
 from ddh.images import ImageArray, Preprocessing
 from ddh.neighbours import knn
-from ddh.training.pretraining import ViewSettings, pretrain, pretrain_settings, random_view
+from ddh.training.pretraining import (
+    ViewSettings,
+    pretrain,
+    pretrain_settings,
+    pretrain_stages,
+    random_view,
+)
 from ddh.training.pretraining import loop as loop_module
 from ddh.training.pretraining.byol import BYOL
+from ddh.training.pretraining.codes import Codes, confident_codes
 from ddh.training.pretraining.partners import Partners, find_partners
 from ddh.training.pretraining.plan import LEAST_STEPS, TRIAL_STEPS, Plan
 from ddh.training.pretraining.signs import neighbours, signs
@@ -60,7 +69,7 @@ def generator(seed=0):
 class TestViews:
     def test_nothing_changes_but_the_side(self):
         pixels = torch.randint(0, 256, (20, 8, 8, 3), dtype=torch.uint8, generator=generator())
-        view = random_view(pixels, 8, STILL, 0, generator())
+        view = random_view(pixels, 8, STILL, generator())
         plain = pixels.permute(0, 3, 1, 2) / 255
         mirrored = plain.flip(3)
         for got, a, b in zip(view, plain, mirrored, strict=True):
@@ -71,7 +80,7 @@ class TestViews:
         pixels = torch.randint(0, 256, (5, 8, 8, 3), dtype=torch.uint8, generator=generator())
         all_grey = ViewSettings(least_area=1.0, jitter_chance=0.0, grey_chance=1.0)
         grey, coloured = (
-            random_view(pixels, 8, settings, 0, generator(3)) for settings in (all_grey, STILL)
+            random_view(pixels, 8, settings, generator(3)) for settings in (all_grey, STILL)
         )
         luminance = torch.einsum("nchw,c->nhw", coloured, torch.tensor([0.299, 0.587, 0.114]))
         for channel in range(3):
@@ -80,8 +89,8 @@ class TestViews:
     def test_a_turn_of_the_hue_keeps_the_luminance(self):
         pixels = torch.randint(96, 160, (50, 8, 8, 3), dtype=torch.uint8, generator=generator())
         turned = ViewSettings(least_area=1.0, jitter=0.0, hue=0.5, jitter_chance=1.0, grey_chance=0)
-        a = random_view(pixels, 8, turned, 0, generator(1))
-        b = random_view(pixels, 8, STILL, 0, generator(1))
+        a = random_view(pixels, 8, turned, generator(1))
+        b = random_view(pixels, 8, STILL, generator(1))
         weights = torch.tensor([0.299, 0.587, 0.114])
         gaps = [torch.einsum("nchw,c->nhw", x, weights) for x in (a, b)]
         torch.testing.assert_close(*gaps, atol=3e-3, rtol=0)
@@ -89,16 +98,34 @@ class TestViews:
 
     def test_blur_is_a_weighted_mean_and_solarisation_turns_light_over(self):
         pixels = torch.randint(0, 256, (6, 32, 32, 3), dtype=torch.uint8, generator=generator())
-        settings = ViewSettings(1.0, 0.0, 0.0, 0.0, 0.0, (1.0, 0.0), (0.0, 1.0))
-        plain = random_view(pixels, 32, STILL, 0, generator(2))
-        blurred = random_view(pixels, 32, settings, 0, generator(2))
+        plain = random_view(pixels, 32, STILL, generator(2))
+        blurred = random_view(pixels, 32, replace(STILL, blur_chance=1.0), generator(2))
         assert blurred.var() < plain.var()
         torch.testing.assert_close(blurred.mean(), plain.mean(), atol=0.01, rtol=0)
-        assert random_view(pixels, 32, settings, 1, generator(2)).max() <= 0.5 + 1e-6
+        turned = random_view(pixels, 32, replace(STILL, solarise_chance=1.0), generator(2))
+        assert turned.max() <= 0.5 + 1e-6
+
+    def test_a_warp_keeps_most_of_the_picture_and_a_hole_hides_some(self):
+        pixels = torch.full((400, 16, 16, 3), 255, dtype=torch.uint8)
+        still = replace(STILL, jitter=0.0)
+        warped = random_view(pixels, 16, replace(still, warp_chance=1.0), generator())
+        torch.testing.assert_close(warped, torch.ones_like(warped))  # beyond it lies its mirror
+        holed = random_view(pixels, 16, replace(still, hole=0.5), generator())
+        hidden = (holed == 0.5).all(dim=1)
+        assert ((holed > 0.999).all(dim=1) | hidden).all()
+        assert 0 < hidden.sum(dim=(1, 2)).max() <= 8 * 8
+        # a side has 4 pixels in the mean, less what lies outside
+        assert 0.5 * 4 < hidden.any(dim=1).sum(dim=1).float().mean() < 4
+
+    def test_tones_stay_in_range_and_stretch_to_it(self):
+        pixels = torch.randint(90, 160, (60, 8, 8, 3), dtype=torch.uint8, generator=generator())
+        changed = random_view(pixels, 8, replace(STILL, tone_chance=1.0), generator())
+        assert changed.min() == 0
+        assert changed.max() == 1
 
     def test_the_same_generator_gives_the_same_views(self):
         pixels = torch.randint(0, 256, (4, 8, 8, 3), dtype=torch.uint8, generator=generator())
-        a, b = (random_view(pixels, 8, ViewSettings(), 0, generator(7)) for _ in range(2))
+        a, b = (random_view(pixels, 8, ViewSettings(), generator(7)) for _ in range(2))
         assert torch.equal(a, b)
         assert a.min() >= 0
         assert a.max() <= 1
@@ -106,7 +133,7 @@ class TestViews:
 
 class TestBYOL:
     def test_the_loss_is_the_formula(self):
-        objective = BYOL(SmallNetwork()).double()
+        objective = BYOL(SmallNetwork(), settings(epochs=1), 6).double()
         for module in objective.modules():
             module.training = True
         a, b = (
@@ -120,17 +147,17 @@ class TestBYOL:
             for p, t in ((online[i], target[i + 6]), (online[i + 6], target[i])):
                 expected += 2 - 2 * float((p @ t / (p.norm() * t.norm())).detach())
         # The loss leaves the device in float32.
-        assert objective(a, b).item() == pytest.approx(expected / 6, abs=1e-5)
+        assert objective(a, b, torch.arange(6)).item() == pytest.approx(expected / 6, abs=1e-5)
 
     def test_no_gradient_reaches_the_target(self):
-        objective = BYOL(SmallNetwork())
-        objective(torch.randn(4, 3, 8, 8), torch.randn(4, 3, 8, 8)).backward()
+        objective = BYOL(SmallNetwork(), settings(epochs=1), 6)
+        objective(torch.randn(4, 3, 8, 8), torch.randn(4, 3, 8, 8), torch.arange(4)).backward()
         assert all(p.grad is None for p in objective.target_backbone.parameters())
         assert all(p.grad is not None for p in objective.backbone.parameters())
 
     @pytest.mark.parametrize(("progress", "tau"), [(0.0, 0.99), (0.5, 0.995), (1.0, 1.0)])
     def test_the_target_follows(self, progress, tau):
-        objective = BYOL(SmallNetwork())
+        objective = BYOL(SmallNetwork(), settings(epochs=1), 6)
         before = copy.deepcopy(objective.target_backbone)
         with torch.no_grad():
             for parameter in objective.backbone.parameters():
@@ -140,7 +167,95 @@ class TestBYOL:
             torch.testing.assert_close(now, tau * old + (1 - tau) * (old + 1.0))
 
 
+class TestCodes:
+    def test_labels_are_votes_of_neighbourhoods(self):
+        rng = np.random.default_rng(0)
+        X = (rng.standard_normal((4, 6))[rng.integers(0, 4, 90)] * 2).astype("f4")
+        X += 0.9 * rng.standard_normal(X.shape).astype("f4")
+        labels, labelled = confident_codes(X, 5, 7, 0.8, 3, "cpu")
+        unit = X / np.linalg.norm(X, axis=1, keepdims=True)
+        codes = DDH(bits=5, random_state=3, device="cpu").fit(unit).transform(unit)
+        lists = knn(unit, 7, centre=True)
+        for i in range(90):
+            votes = codes[i].astype(float) + sum(codes[j].astype(float) for j in lists[i])
+            np.testing.assert_array_equal(labels[i], np.where(votes >= 0, 1, -1))
+            assert labelled[i] == (np.abs(votes / 8).mean() >= 0.8 - 1e-6)
+        assert 0.25 < labelled.mean() < 1
+
+    def test_the_surest_quarter_has_labels_whatever_its_confidence(self):
+        X = np.random.default_rng(0).standard_normal((80, 30)).astype("f4")
+        assert 20 <= confident_codes(X, 16, 10, 1.1, 0, "cpu")[1].sum() <= 24  # some are equal
+
+    def test_the_loss_is_the_formula(self):
+        objective = Codes(SmallNetwork(), settings(epochs=1, objective="codes", code_bits=3), 9)
+        objective.labels.copy_(torch.randint(0, 2, (9, 3), generator=generator()) * 2 - 1)
+        objective.labelled[::2] = True
+        with torch.no_grad():
+            objective.teacher_head[-1].weight.mul_(30)  # sure of some, not of all
+        objective.train()
+        mild, strong = (torch.randn(6, 3, 8, 8, generator=generator(s)) for s in (1, 2))
+        rows = torch.tensor([8, 0, 3, 5, 2, 7])
+        loss = objective(mild, strong, rows).item()
+
+        def logits(network, head, x):
+            f = network(x)
+            return 5 * head(f / f.norm(dim=1, keepdim=True))
+
+        said = logits(objective.teacher.eval(), objective.teacher_head.eval(), mild)
+        for part in (objective.backbone, objective.head):
+            part.train()
+        outputs = logits(objective.backbone, objective.head, strong)
+        by_label, by_teacher, sure = [], [], 0
+        for place, row in enumerate(rows.tolist()):
+            chance = torch.sigmoid(outputs[place] * objective.labels[row])
+            if objective.labelled[row]:
+                by_label.append(-chance.log().mean().item())
+            p = torch.sigmoid(said[place])
+            if (2 * p - 1).abs().mean() >= 0.9:
+                sure += 1
+                chance = torch.sigmoid(outputs[place] * torch.where(p >= 0.5, 1, -1))
+                by_teacher.append(-chance.log().mean().item())
+        assert 0 < sure < 6
+        assert len(by_label) == 3
+        assert loss == pytest.approx(sum(by_label) / 3 + sum(by_teacher) / 6, rel=1e-5)
+
+    def test_the_teacher_follows_with_its_statistics_and_is_not_trained(self):
+        objective = Codes(SmallNetwork(), settings(epochs=1, objective="codes"), 4).train()
+        assert not objective.teacher.training
+        with torch.no_grad():
+            for value in (*objective.backbone.parameters(), *objective.backbone.buffers()):
+                if value.is_floating_point():
+                    value.add_(1.0)
+        before = copy.deepcopy(objective.teacher.state_dict())
+        objective.after_step(0.5)
+        for name, value in objective.teacher.state_dict().items():
+            if value.is_floating_point():
+                student = objective.backbone.state_dict()[name]
+                torch.testing.assert_close(value, before[name] + 0.005 * (student - before[name]))
+        objective(torch.randn(4, 3, 8, 8), torch.randn(4, 3, 8, 8), torch.arange(4)).backward()
+        assert all(p.grad is None for p in objective.teacher.parameters())
+
+    def test_a_round_starts_from_the_teacher(self):
+        objective = Codes(SmallNetwork(), settings(epochs=1, objective="codes", code_bits=4), 30)
+        with torch.no_grad():
+            objective.teacher.layers[0].weight.add_(1.0)
+        objective.begin_round(np.random.default_rng(0).standard_normal((30, 16)).astype("f4"), 0)
+        student, teacher = objective.backbone.layers[0].weight, objective.teacher.layers[0].weight
+        assert torch.equal(student, teacher)
+        assert set(objective.labels.unique().tolist()) == {-1, 1}
+        assert objective.signs()["labelled"] == pytest.approx(objective.labelled.float().mean())
+
+
 class TestPlan:
+    def test_every_round_warms_up_and_falls(self):
+        plan = Plan(pretrain_settings(32, True, {"epochs": 9, "rounds": 3, "warm_up": 0}), 7)
+        assert [plan.round(step) for step in (0, 20, 21, 41, 42, 62, 63)] == [0, 0, 1, 1, 2, 2, 2]
+        assert [plan.round_ends(step) for step in (0, 20, 21, 42, 62)] == [21, 21, 42, 63, 63]
+        assert plan.round_progress(63) == 1
+        rates = np.array([plan.rate(step) for step in range(63)]).reshape(3, 21)
+        np.testing.assert_allclose(rates, np.tile(rates[0], (3, 1)))
+        assert (np.diff(rates[0]) < 0).all()
+
     def test_rate_warms_up_and_falls_to_zero(self):
         plan = Plan(pretrain_settings(32, False, {"epochs": 100, "warm_up": 5}), 10)
         rates = [plan.rate(step) for step in range(plan.total + 1)]
@@ -239,19 +354,26 @@ class TestRun:
         assert 0 < done.history[-1]["agreement"] <= 1
         assert not any(p.requires_grad for p in network.parameters())
 
-    @pytest.mark.parametrize("neighbours_from", [0.2, 1.0])
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {},
+            {"neighbours_from": 0.2, "neighbours_refresh": 0.4},
+            {"objective": "codes", "rounds": 3, "code_bits": 8},
+        ],
+    )
     def test_killed_and_resumed_ends_with_the_same_weights(
-        self, pictures, tmp_path, monkeypatch, neighbours_from
+        self, pictures, tmp_path, monkeypatch, changes
     ):
-        plan = settings(epochs=4, neighbours_from=neighbours_from, neighbours_refresh=0.4)
+        plan = settings(epochs=4, **changes)
         whole = pretrain(SmallNetwork(), pictures, plan, device="cpu")
         monkeypatch.setattr(loop_module, "CHECKPOINT_SECONDS", 0)
         step = loop_module._Run._one_step
 
-        def dies(run, batch):
+        def dies(run, *batch):
             if run.step == 9:
                 raise KeyboardInterrupt
-            return step(run, batch)
+            return step(run, *batch)
 
         monkeypatch.setattr(loop_module._Run, "_one_step", dies)
         with pytest.raises(KeyboardInterrupt):
@@ -266,6 +388,47 @@ class TestRun:
                 k: v for k, v in b.items() if k not in drop
             }
 
+    def test_codes_make_new_labels_in_every_round(self, pictures, monkeypatch):
+        made = []
+        begin = Codes.begin_round
+
+        def counted(objective, features, seed):
+            made.append((len(features), seed))
+            begin(objective, features, seed)
+
+        monkeypatch.setattr(Codes, "begin_round", counted)
+        plan = settings(epochs=5, objective="codes", rounds=3, code_bits=8, learning_rate=0.01)
+        done = pretrain(SmallNetwork(), pictures, plan, device="cpu")
+        assert made == [(200, 0), (200, 1), (200, 2)]
+        assert done.epochs == 5
+        assert 0.25 <= done.history[-1]["labelled"] <= 1
+        assert done.backbone.origin == "codes for 5 epochs from random"
+
+    def test_stages_follow_each_other_and_those_at_their_end_are_not_run_again(
+        self, pictures, tmp_path, monkeypatch
+    ):
+        shared = {"batch_size": 50, "epochs": 1}
+        stages = [shared, shared | {"objective": "codes", "rounds": 1, "code_bits": 8}]
+        whole = pretrain_stages(SmallNetwork(), pictures, stages, device="cpu")
+        assert whole.epochs == 2
+        assert [entry["objective"] for entry in whole.history] == ["byol", "codes"]
+        assert whole.seconds == pytest.approx(whole.history[-1]["seconds"], abs=0.2)
+        assert whole.backbone.origin == "codes for 1 epochs from byol for 1 epochs from random"
+
+        def dies(*given):
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Codes, "begin_round", dies)
+            with pytest.raises(KeyboardInterrupt):
+                pretrain_stages(SmallNetwork(), pictures, stages, device="cpu", folder=tmp_path)
+        monkeypatch.setattr(BYOL, "forward", dies)  # its stage is at its end
+        again = pretrain_stages(
+            SmallNetwork(), pictures, stages, device="cpu", folder=tmp_path, resume=True
+        )
+        for name, tensor in whole.backbone.state_dict().items():
+            assert torch.equal(tensor, again.backbone.state_dict()[name]), name
+
     def test_resuming_with_other_settings_is_refused(self, pictures, tmp_path):
         pretrain(SmallNetwork(), pictures, settings(epochs=1), device="cpu", folder=tmp_path)
         with pytest.raises(ModelError, match="delete the folder"):
@@ -279,9 +442,9 @@ class TestRun:
         monkeypatch.setattr(loop_module.time, "monotonic", lambda: clock[0])
         step = loop_module._Run._one_step
 
-        def timed(run, batch):
+        def timed(run, *batch):
             clock[0] += 0.1 if run.step < 60 else 0.2
-            return step(run, batch)
+            return step(run, *batch)
 
         monkeypatch.setattr(loop_module._Run, "_one_step", timed)
         done = pretrain(SmallNetwork(), pictures, settings(minutes=0.2), device="cpu")
@@ -291,13 +454,13 @@ class TestRun:
 
     def test_a_rate_that_blows_up_is_told(self, pictures, monkeypatch):
         monkeypatch.setattr(
-            loop_module._Run, "_one_step", lambda run, batch: torch.tensor(math.nan)
+            loop_module._Run, "_one_step", lambda run, *batch: torch.tensor(math.nan)
         )
         with pytest.raises(DDHError, match="lower the learning rate"):
             pretrain(SmallNetwork(), pictures, settings(epochs=1), device="cpu")
 
     def test_a_collapse_is_told(self, pictures, monkeypatch):
-        def collapse(run, batch):
+        def collapse(run, *batch):
             with torch.no_grad():
                 for parameter in run.objective.result.parameters():
                     parameter.zero_()

@@ -20,14 +20,14 @@ def test_many_tiny_pictures_get_a_network_of_their_own(monkeypatch):
     monkeypatch.setattr(module, "MANY", 30)
     chosen = recipe("quality", tiny(), gpu=True)
     assert (chosen.backbone, chosen.weights) == ("resnet18-tiny", "random")
-    assert chosen.pretrain is not None
+    assert [stage.get("objective", "byol") for stage in chosen.pretrain] == ["byol", "codes"]
     for other in (
         recipe("quality", tiny(), gpu=False),
         recipe("quality", tiny(29), gpu=True),
         recipe("quality", tiny(side=65), gpu=True),
         recipe("fast", tiny(), gpu=True),
     ):
-        assert other == Recipe("efficientnet-lite0", "auto", None)
+        assert other == Recipe("efficientnet-lite0", "auto")
 
 
 def test_the_longer_side_of_files_some_of_them_broken(tmp_path):
@@ -49,13 +49,13 @@ def test_ddh_follows_the_recipe_and_lets_the_user_overrule_it(monkeypatch):
         network.origin = weights
         return network
 
-    def pretrain(backbone, source, settings, **named):
-        trained.append(settings.minutes or settings.epochs)
+    def pretrain(backbone, source, stages, **named):
+        trained.append(stages)
         return type("Done", (), {"history": []})
 
     monkeypatch.setattr("ddh.hashers.ddh.create", create)
-    monkeypatch.setattr("ddh.hashers.ddh.pretrain", pretrain)
-    found = Recipe("resnet18-tiny", "random", {"minutes": 7})
+    monkeypatch.setattr("ddh.hashers.ddh.pretrain_stages", pretrain)
+    found = Recipe("resnet18-tiny", "random", [{"minutes": 7}])
     monkeypatch.setattr("ddh.hashers.ddh.recipe", lambda *given: found)
     fixed = {"bits": 4, "preset": "quality", "epochs": 1, "device": "cpu"}
     pictures = tiny().pixels
@@ -70,7 +70,7 @@ def test_ddh_follows_the_recipe_and_lets_the_user_overrule_it(monkeypatch):
         ("resnet18-tiny", "mine"),
         ("resnet18", "auto"),
     ]
-    assert trained == [7, 3]
+    assert trained == [[{"minutes": 7}], [{"epochs": 3}]]
 
 
 def test_ready_features_take_the_preset_for_pictures():

@@ -31,12 +31,14 @@ def learn(
     store: Store,
     changes: dict[str, Any],
     moments: int = 0,
+    start: Path | None = None,
 ) -> Learned:
     """Pretrain on some of the pictures, or take what an earlier run has learned from them; an
     interrupted run goes on.
 
     `changes` are settings of the pretraining by name; `moments` is how many times the weights are
-    kept on the way, the last time at its end.
+    kept on the way, the last time at its end; of several rounds, the end of each is kept. It begins
+    from the weights of `start`, or of the network that `options` name.
     """
     import torch
 
@@ -45,7 +47,8 @@ def learn(
     from ddh.training.pretraining.loop import LOOKS
 
     torch.manual_seed(0)
-    network = create(options.backbone, options.weights, options.size)
+    named = (options.backbone, options.weights) if start is None else ("auto", str(start))
+    network = create(*named, options.size)
     trained = network.origin != "random"
     settings = pretrain_settings(network.preprocessing.size, trained, changes)
     key = {
@@ -60,11 +63,15 @@ def learn(
     weights, history = folder / "weights.safetensors", folder / "history.json"
 
     def moment(entry: dict[str, Any]) -> Path:
-        """A plan that is made anew may look twice at about the same share: the later one counts."""
-        return folder / f"moment-{round(entry['share'] * LOOKS):02d}.safetensors"
+        """The end of a round, where there are several. A plan that is made anew may look twice at
+        about the same share: the later one counts."""
+        name = "round" if settings.rounds > 1 else "moment"
+        number = entry["round"] if settings.rounds > 1 else round(entry["share"] * LOOKS)
+        return folder / f"{name}-{number:02d}.safetensors"
 
     def keep(network: Backbone, entry: dict[str, Any]) -> None:
-        if moments and round(entry["share"] * LOOKS) % max(1, LOOKS // moments) == 0:
+        due = round(entry["share"] * LOOKS) % max(1, LOOKS // max(1, moments)) == 0
+        if moments and (due or settings.rounds > 1):
             save(network, moment(entry))
 
     if not weights.is_file():

@@ -28,7 +28,13 @@ from ddh.output import describe_failures, emit, json_option, quiet_option
 @click.option("--size", type=int, help="Side of the network's input in pixels.")
 @click.option("--minutes", type=float, help="Time to train; the schedule is planned to fit.")
 @click.option("--epochs", type=int, help="Passes over the images, in place of --minutes.")
-@click.option("--objective", default="byol", show_default=True, help="What is learned.")
+@click.option(
+    "--objective",
+    default="byol",
+    show_default=True,
+    help="byol: to tell pictures apart; codes: the codes of neighbourhoods, on trained weights.",
+)
+@click.option("--rounds", type=int, help="Of codes: labels are made anew so often.  [default: 4]")
 @click.option("--batch-size", type=int, help="Images a step.  [default: 512]")
 @click.option("--learning-rate", type=float, help="For 256 images a step.")
 @click.option(
@@ -64,6 +70,8 @@ def pretrain(
     ddh pretrain photos/ -o photos.safetensors --minutes 20
     ddh pretrain photos/ -o photos.safetensors --minutes 20 --resume
     ddh pretrain icons/ -o icons.safetensors --backbone resnet18-tiny --weights random --epochs 200
+    ddh pretrain icons/ -o better.safetensors --backbone auto --weights icons.safetensors \\
+      --objective codes --epochs 80
     ddh fit photos/ -o photos.ddh --backbone auto --weights photos.safetensors
     """
     import torch

@@ -18,7 +18,7 @@ from ddh.images import ImageSource, is_images, open_images
 from ddh.training.device import choose
 from ddh.training.features import Features, extract_views
 from ddh.training.fitting import Data, Fitted, fit_hashing
-from ddh.training.pretraining import pretrain, pretrain_settings
+from ddh.training.pretraining import Stages, pretrain_settings, pretrain_stages
 from ddh.training.processes import current
 from ddh.training.recipe import recipe
 from ddh.training.settings import DEPTHS, Depth, Settings, adapt, settings
@@ -41,7 +41,8 @@ class DDH(ImageHasher):
     trains CNN-F).
 
     `pretrain` first trains the backbone on the pictures alone, without any labels: so many minutes,
-    or settings of `ddh.training.pretraining.PretrainSettings` by name, as in {"epochs": 200}.
+    or settings of `ddh.training.pretraining.PretrainSettings` by name, as in {"epochs": 200}, or a
+    list of such settings, one training after another.
     """
 
     title = "Deep discrete hashing"
@@ -59,7 +60,7 @@ class DDH(ImageHasher):
         weights: str | None = "auto",
         size: int | None = None,
         label_backbone: str | None = None,
-        pretrain: float | dict[str, Any] | None = None,
+        pretrain: float | dict[str, Any] | list[dict[str, Any]] | None = None,
         depth: Depth = "head",
         k1: int | None = None,
         k2: int | None = None,
@@ -168,8 +169,8 @@ class DDH(ImageHasher):
                 raise InputError(
                     f"{name} is for the depth 'head'; {self.depth!r} trains on random views anyway"
                 )
-        if self.pretrain is not None:
-            pretrain_settings(32, False, self._pretrain_changes())
+        for stage in self._pretrain_stages():
+            pretrain_settings(32, False, stage)
 
     def chosen_settings(self) -> Settings:
         """The preset with the changes of this object."""
@@ -196,9 +197,9 @@ class DDH(ImageHasher):
                 f"{self.k1} neighbours need at least {self.k1 + 1} images, there are "
                 f"{len(source)}: lower K1"
             )
-        backbone, changes = self._chosen_backbone(source)
-        if changes is not None:
-            self._pretrain(backbone, changes, source, folder, resume)
+        backbone, stages = self._chosen_backbone(source)
+        if stages:
+            self._pretrain(backbone, stages, source, folder, resume)
         options: dict[str, Any] = {"device": self.device, "resume": resume}
         views = self.chosen_settings().views if self.depth == "head" else 0
         features = extract_views(backbone, source, views, folder=folder, **options)
@@ -209,26 +210,26 @@ class DDH(ImageHasher):
             label_features = extract_views(other, source, views, folder=apart, **options).values
         return Data(features, len(source), backbone, source, label_features)
 
-    def _chosen_backbone(self, source: ImageSource) -> tuple[Backbone, dict[str, Any] | None]:
+    def _chosen_backbone(self, source: ImageSource) -> tuple[Backbone, Stages]:
         """The network, and the settings of its pretraining if there is to be one."""
-        name, weights, changes = self.backbone, self.weights, self._pretrain_changes()
+        name, weights, stages = self.backbone, self.weights, self._pretrain_stages()
         if name is None:
             taken = recipe(self.preset, source, choose(self.device).type == "cuda")
             name = taken.backbone
             if weights == "auto":
                 weights = taken.weights
-                changes = changes or taken.pretrain
+                stages = stages or taken.pretrain
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self._seed())
             network = create(name, weights, self.size)
         if self.chosen_settings().mirror and self.depth == "head":
             network.preprocessing = replace(network.preprocessing, mirror=True)
-        return network, changes
+        return network, stages
 
     def _pretrain(
         self,
         backbone: Backbone,
-        changes: dict[str, Any],
+        stages: Stages,
         source: ImageSource,
         folder: Path | None,
         resume: bool,
@@ -238,11 +239,10 @@ class DDH(ImageHasher):
             raise InputError(
                 "pretraining runs in one process: call `ddh pretrain` first, then fit on several"
             )
-        trained = backbone.origin != "random"
-        done = pretrain(
+        done = pretrain_stages(
             backbone,
             source,
-            pretrain_settings(backbone.preprocessing.size, trained, changes),
+            stages,
             device=self.device,
             seed=self._seed(),
             folder=None if folder is None else folder / "pretraining",
@@ -250,10 +250,14 @@ class DDH(ImageHasher):
         )
         self.pretraining_ = done.history
 
-    def _pretrain_changes(self) -> dict[str, Any] | None:
-        if self.pretrain is None or isinstance(self.pretrain, dict):
-            return self.pretrain
-        return {"minutes": self.pretrain}
+    def _pretrain_stages(self) -> Stages:
+        if self.pretrain is None:
+            return []
+        if isinstance(self.pretrain, dict):
+            return [self.pretrain]
+        if isinstance(self.pretrain, int | float):
+            return [{"minutes": self.pretrain}]
+        return list(self.pretrain)
 
     def _data_from_features(self, X: Any) -> Data:
         if self.pretrain is not None:

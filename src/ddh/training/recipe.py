@@ -1,26 +1,29 @@
 """Which network a collection gets, and whether it is first trained on the collection itself."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ddh.errors import DDHError
 from ddh.images import ImageSource
+from ddh.training.pretraining import Stages
 
 TINY = 64  # pixels of the longer side
 MANY = 20_000  # pictures that a network can learn from alone
-MINUTES = 20.0
+STAGES: Stages = (
+    {"minutes": 16.0, "neighbours_from": 0.8},
+    {"objective": "codes", "minutes": 4.0},
+)
 SAMPLE = 16  # pictures whose size is looked at
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A backbone, its weights, and the settings of a pretraining, if there is to be one."""
+    """A backbone, its weights, and the stages of a pretraining, if there is to be one."""
 
     backbone: str = "efficientnet-lite0"
     weights: str = "auto"
-    pretrain: dict[str, Any] | None = None
+    pretrain: Stages = ()
 
 
 def recipe(preset: str, source: ImageSource, gpu: bool) -> Recipe:
@@ -30,7 +33,7 @@ def recipe(preset: str, source: ImageSource, gpu: bool) -> Recipe:
     is a GPU; ImageNet's features, which are of larger pictures, fall behind that (docs/results.md).
     """
     if preset == "quality" and gpu and len(source) >= MANY and longer_side(source) <= TINY:
-        return Recipe("resnet18-tiny", "random", {"minutes": MINUTES, "neighbours_from": 0.8})
+        return Recipe("resnet18-tiny", "random", STAGES)
     return Recipe()
 
 

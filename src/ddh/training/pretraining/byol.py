@@ -8,6 +8,9 @@ from a constant; `ddh.training.pretraining.signs` watches that.
 
 import copy
 import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +18,12 @@ from torch.nn.functional import normalize
 
 from ddh.backbones import Backbone
 from ddh.training.pretraining.objective import SelfSupervised, projection
+from ddh.training.pretraining.views import ViewSettings
 
+if TYPE_CHECKING:
+    from ddh.training.pretraining.settings import PretrainSettings
+
+TINY = 64  # pictures of so many pixels or fewer are neither blurred nor solarised
 HIDDEN, OUT = 1024, 256
 FIRST_MOMENTUM = 0.99
 
@@ -23,7 +31,16 @@ FIRST_MOMENTUM = 0.99
 class BYOL(SelfSupervised):
     """Symmetric BYOL; the result is the target's backbone, an average over the last steps."""
 
-    def __init__(self, backbone: Backbone) -> None:
+    @classmethod
+    def defaults(cls, size: int, trained: bool) -> Mapping[str, Any]:
+        """Trained weights get a tenth of the rate: they are to be adapted, not lost."""
+        first = second = ViewSettings()
+        if size > TINY:
+            first = replace(first, blur_chance=0.5)
+            second = replace(second, blur_chance=0.1, solarise_chance=0.2)
+        return {"views": (first, second), "learning_rate": 0.012 if trained else 0.12}
+
+    def __init__(self, backbone: Backbone, settings: "PretrainSettings", pictures: int) -> None:
         nn.Module.__init__(self)
         self.backbone = backbone
         self.projector = projection(backbone.dimensions, HIDDEN, OUT)
@@ -31,7 +48,7 @@ class BYOL(SelfSupervised):
         self.target_backbone = copy.deepcopy(backbone).requires_grad_(False)
         self.target_projector = copy.deepcopy(self.projector).requires_grad_(False)
 
-    def forward(self, first: Tensor, second: Tensor) -> Tensor:
+    def forward(self, first: Tensor, second: Tensor, rows: Tensor) -> Tensor:
         """2 - 2 cos(prediction, target), summed over both directions, the mean of a batch."""
         views = torch.cat([first, second])
         predicted = self.predictor(self.projector(self.backbone(views)))

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
+from torch.nn.functional import interpolate
 
 from ddh.backbones import Backbone
 from ddh.errors import DDHError, InputError
@@ -29,7 +30,8 @@ from ddh.training.pretraining.signs import SAMPLE, Signs, neighbours, signs
 from ddh.training.pretraining.views import random_view
 
 FILE = "pretraining.safetensors"
-LOOKS = 20  # at the signs of progress, in a whole run
+LOOKS = 20  # at the signs of progress, in a whole run, and one at the end of each round
+VIEW_BYTES = 64 << 20
 CHECKPOINT_SECONDS = 60
 COMPILED_STEPS = 1000  # from so many steps on a GPU, compiling pays for itself
 LEAST_IMAGES = 8
@@ -55,21 +57,24 @@ def pretrain(
     device: str = "auto",
     seed: int = 0,
     folder: Path | None = None,
+    file: str = FILE,
     resume: bool = False,
     on_look: Callable[[Backbone, dict[str, Any]], None] | None = None,
 ) -> Pretrained:
     """Train `backbone` on the pictures alone.
 
-    With `folder` a checkpoint is written every minute, and `resume` goes on from it within the
-    same plan: a time budget counts the minutes of all runs together. With `epochs`, a resumed run
-    on a CPU ends with the same weights as one that was never interrupted. `on_look` is called
-    twenty times in a run, with the network as it would be handed over and the signs of that moment.
+    With `folder` a checkpoint is written there every minute, to `file`, and `resume` goes on from
+    it within the same plan: a time budget counts the minutes of all runs together. With `epochs`,
+    a resumed run on a CPU ends with the same weights as one that was never interrupted. `on_look`
+    is called twenty times in a run and at the end of each round, with the network as it would be
+    handed over and the signs of that moment.
     """
     where = choose(device)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
     pictures = open_pictures(source, backbone, where, folder)
-    run = _Run(backbone, pictures, settings, where, seed, folder, on_look)
+    checkpoint = None if folder is None else folder / file
+    run = _Run(backbone, pictures, settings, where, seed, checkpoint, on_look)
     if resume:
         run.take_up()
     run.to_the_end()
@@ -86,7 +91,7 @@ class _Run:
     settings: PretrainSettings
     device: torch.device
     seed: int
-    folder: Path | None
+    checkpoint: Path | None
     on_look: Callable[[Backbone, dict[str, Any]], None] | None = None
     step: int = 0
     seconds: float = 0.0
@@ -100,7 +105,7 @@ class _Run:
         self.plan = Plan(self.settings, n // self.batch)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
-            objective = objective_class(self.settings.objective)(self.backbone)
+            objective = objective_class(self.settings.objective)(self.backbone, self.settings, n)
         self.backbone.requires_grad_(True)
         self.objective: SelfSupervised = objective.to(  # type: ignore[call-overload]
             self.device, memory_format=torch.channels_last
@@ -112,6 +117,8 @@ class _Run:
         self.compiled: Any = None
         self.partners: Partners | None = None
         self.found_at = 0  # the step at which the partners were found
+        self.round = -1  # the last one that has begun
+        self.round_seconds = 0.0  # that its beginning took
 
     def _optimiser(self) -> torch.optim.SGD:
         """SGD; biases and batch norms do not decay."""
@@ -145,7 +152,7 @@ class _Run:
                 progress.set_postfix(
                     loss=f"{loss:.3f}", agreement=f"{shown.get('agreement', 0):.2f}", refresh=False
                 )
-                if self.folder is not None and time.monotonic() - saved > CHECKPOINT_SECONDS:
+                if self.checkpoint is not None and time.monotonic() - saved > CHECKPOINT_SECONDS:
                     self.save()
                     saved = time.monotonic()
         self.save()
@@ -158,25 +165,30 @@ class _Run:
         return self.objective
 
     def _some_steps(self, progress: Any) -> float:
-        """To the end of the epoch, or of the trial before the first plan; the mean loss."""
+        """To the end of the epoch, of the round, or of the trial before the first plan; the mean
+        loss."""
         epoch, at = divmod(self.step, self.plan.steps_per_epoch)
         last = min(self.plan.steps_per_epoch, at + self.plan.total - self.step)
         if self.plan.timed and self.step < TRIAL_STEPS:
             last = min(last, at + TRIAL_STEPS - self.step)
+        last = min(last, at + self.plan.round_ends(self.step) - self.step)
+        self._begin_round()
         self._find_partners()
-        parts = [self._with_partners(part, epoch) for part in self._parts(epoch)[at:last]]
+        parts = self._parts(epoch)[at:last]
         total = torch.zeros((), device=self.device)
         started, halfway = time.monotonic(), len(parts) // 2
-        for done, batch in enumerate(self.pictures.batches(parts)):
+        for done, batch in enumerate(self._batches(parts, epoch)):
             if done == halfway:  # the first steps may have compiled the network
                 self._wait()
                 middle = time.monotonic()
-            total += self._one_step(batch)
+            total += self._one_step(*batch)
             progress.update(1)
         mean = float(total) / len(parts)  # waits for the device
         ended = time.monotonic()
         self.seconds += ended - started
-        self.plan.fit_budget(self.step, self.seconds, (ended - middle) / (len(parts) - halfway))
+        reserved = self.round_seconds * (self.settings.rounds - 1 - max(0, self.round))
+        a_step = (ended - middle) / (len(parts) - halfway)
+        self.plan.fit_budget(self.step, self.seconds + reserved, a_step)
         progress.total = self.plan.total
         return mean
 
@@ -186,6 +198,21 @@ class _Run:
         whole = self.plan.steps_per_epoch * self.batch
         return np.split(order[:whole], self.plan.steps_per_epoch)
 
+    def _batches(
+        self, parts: list[NDArray[np.int64]], epoch: int
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Two views of each part's pictures, and which ones they are.
+
+        Views of small pictures are made for several steps at once: each is many short operations.
+        """
+        at_once = max(1, VIEW_BYTES // (12 * self.batch * self.backbone.preprocessing.size**2))
+        groups = [np.concatenate(parts[i : i + at_once]) for i in range(0, len(parts), at_once)]
+        pairs = [self._with_partners(group, epoch) for group in groups]
+        for group, pictures in zip(groups, self.pictures.batches(pairs), strict=True):
+            views = self._views(pictures, self._generator(self.step))
+            rows = torch.from_numpy(group).to(self.device)
+            yield from zip(*(whole.split(self.batch) for whole in (*views, rows)), strict=True)
+
     def _with_partners(self, part: NDArray[np.int64], epoch: int) -> NDArray[np.int64]:
         """The pictures of a batch, then those that stand for their second views."""
         if self.partners is None:
@@ -194,6 +221,20 @@ class _Run:
         return np.concatenate(
             [part, self.partners.draw(part, self.settings.neighbours_chance, rng)]
         )
+
+    def _begin_round(self) -> None:
+        """What the objective does before a round, where a new one begins; a fresh optimiser."""
+        number = self.plan.round(self.step)
+        if not self.objective.takes_features or number <= self.round:
+            return
+        started = time.monotonic()
+        everything = np.arange(len(self.pictures))
+        values = self._features(everything, mirror=True).cpu().numpy()
+        self.objective.begin_round(values, self.seed + number)
+        self.optimiser = self._optimiser()
+        self.round = number
+        self.round_seconds = time.monotonic() - started
+        self.seconds += self.round_seconds
 
     def _find_partners(self) -> None:
         """Neighbours by the features of now, where it is time for them."""
@@ -210,18 +251,16 @@ class _Run:
             self.found_at = self.step
             self.seconds += time.monotonic() - started
 
-    def _one_step(self, batch: Tensor) -> Tensor:
+    def _one_step(self, first: Tensor, second: Tensor, rows: Tensor) -> Tensor:
         for group in self.optimiser.param_groups:
             group["lr"] = self.plan.rate(self.step)
-        generator = self._generator(self.step)
-        first, second = self._views(batch, generator)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
-            loss = self.compiled(first, second)
+            loss = self.compiled(first, second, rows)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         self.optimiser.step()
         self.step += 1
-        self.objective.after_step(self.plan.progress(self.step))
+        self.objective.after_step(self.plan.round_progress(self.step))
         return loss.detach()
 
     def _generator(self, number: int) -> torch.Generator:
@@ -233,8 +272,8 @@ class _Run:
         """Views of the first half of the batch and of their partners in the second."""
         size = self.backbone.preprocessing.size
         first, second = (
-            self._normalised(random_view(part, size, self.settings.views, which, generator))
-            for which, part in enumerate(batch.chunk(2))
+            self._normalised(random_view(part, size, view, generator))
+            for view, part in zip(self.settings.views, batch.chunk(2), strict=True)
         )
         return first, second
 
@@ -249,6 +288,8 @@ class _Run:
     # -- signs of progress ----------------------------------------------------------------
 
     def _time_to_look(self) -> bool:
+        if self.plan.round(self.step) > self.plan.round(self.step - 1):
+            return True  # the end of a round
         looks = max(1, self.plan.total // LOOKS)
         last = self.history[-1]["step"] if self.history else 0
         return self.step - last >= looks
@@ -259,14 +300,16 @@ class _Run:
         found = signs(first, second, self.seen)
         self.seen = seen
         entry = {
+            "objective": self.settings.objective,
             "step": self.step,
             "share": self.plan.progress(self.step),
+            "round": self.plan.round(self.step - 1),
             "epoch": round(self.step / self.plan.steps_per_epoch, 2),
             "seconds": round(self.seconds, 1),
             "loss": loss,
             "rate": self.plan.rate(self.step),
         }
-        self.history.append(entry | found.to_dict())
+        self.history.append(entry | found.to_dict() | self.objective.signs())
         if self.on_look is not None:
             self.on_look(self.objective.result, self.history[-1])
         if found.collapsed:
@@ -292,18 +335,33 @@ class _Run:
         return torch.cat(first), torch.cat(second)
 
     @torch.no_grad()
-    def _features(self, rows: NDArray[np.int64]) -> Tensor:
-        """Features of whole pictures."""
+    def _features(self, rows: NDArray[np.int64], mirror: bool = False) -> Tensor:
+        """Features of whole pictures, or means of theirs and their mirror images'."""
         parts = np.array_split(rows, math.ceil(len(rows) / FEATURE_BATCH))
-        batches = self.pictures.batches(parts)
-        return torch.cat([self._result_features(self.backbone.normalise(b)) for b in batches])
+        found = []
+        for batch in self.pictures.batches(parts):
+            x = self.backbone.normalise(self._resized(batch))
+            features = self._result_features(x)
+            found.append((features + self._result_features(x.flip(3))) / 2 if mirror else features)
+        return torch.cat(found)
+
+    def _resized(self, batch: Tensor) -> Tensor:
+        """Kept pictures are not always of the size of the network's input."""
+        size = self.backbone.preprocessing.size
+        if batch.shape[1:3] == (size, size):
+            return batch
+        x = batch.permute(0, 3, 1, 2).float()
+        x = interpolate(x, (size, size), mode="bicubic", antialias=True)
+        return x.round().clamp(0, 255).byte().permute(0, 2, 3, 1)
 
     def _result_features(self, pixels: Tensor) -> Tensor:
         """By the network as it would be handed over."""
-        network = self.objective.result.eval()
+        network = self.objective.result
+        training = network.training
+        network.eval()
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
             features = network(pixels).float()
-        network.train()
+        network.train(training)
         return features
 
     # -- checkpoints ----------------------------------------------------------------------
@@ -318,8 +376,8 @@ class _Run:
         }
 
     def save(self) -> None:
-        """Write a checkpoint, where there is a folder for it."""
-        if self.folder is None:
+        """Write a checkpoint, where there is a place for it."""
+        if self.checkpoint is None:
             return
         state = self._identity() | {
             "step": self.step,
@@ -327,6 +385,8 @@ class _Run:
             "seconds": self.seconds,
             "history": self.history,
             "found_at": self.found_at,
+            "begun": self.round,
+            "round_seconds": self.round_seconds,
         }
         tensors = run_file.collect({"objective": self.objective}, self.optimiser)
         if self.seen is not None:
@@ -335,13 +395,13 @@ class _Run:
             graph = self.partners.graph
             tensors["partners.starts"] = torch.from_numpy(graph.indptr)
             tensors["partners.rows"] = torch.from_numpy(graph.indices)
-        run_file.write(self.folder / FILE, tensors, state)
+        run_file.write(self.checkpoint, tensors, state)
 
     def take_up(self) -> None:
         """Go on from a checkpoint, where there is one."""
-        if self.folder is None:
+        if self.checkpoint is None:
             return
-        found = run_file.read(self.folder / FILE, self._identity())
+        found = run_file.read(self.checkpoint, self._identity())
         if found is None:
             return
         state, tensors = found
@@ -349,6 +409,7 @@ class _Run:
         self.step, self.seconds = state["step"], state["seconds"]
         self.plan.total, self.history = state["total"], state["history"]
         self.found_at = state["found_at"]
+        self.round, self.round_seconds = state["begun"], state["round_seconds"]
         if "seen" in tensors:
             self.seen = tensors["seen"].to(self.device)
         if "partners.rows" in tensors:

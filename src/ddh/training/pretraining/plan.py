@@ -40,13 +40,27 @@ class Plan:
         self.total = max(step + math.floor(left / max(seconds_per_step, 1e-9)), LEAST_STEPS)
 
     def progress(self, step: int) -> float:
-        return min(1.0, step / max(1, self.total))
+        return min(1.0, step / self.total)
+
+    def round(self, step: int) -> int:
+        """Which round a step belongs to, from 0."""
+        return min(self.settings.rounds - 1, self.settings.rounds * step // self.total)
+
+    def round_progress(self, step: int) -> float:
+        """Share of its round that lies before a step."""
+        return min(1.0, self.settings.rounds * step / self.total - self.round(step))
+
+    def round_ends(self, step: int) -> int:
+        """The first step of the next round, or the end."""
+        return -(-(self.round(step) + 1) * self.total // self.settings.rounds)
 
     def rate(self, step: int) -> float:
-        """Linear warm-up, then half a cosine wave to zero."""
-        warm_up = min(self.settings.warm_up * self.steps_per_epoch, self.total / 10)
+        """In each round a linear warm-up, then half a cosine wave to zero."""
+        length = self.total / self.settings.rounds
+        at = length * self.round_progress(step)
+        warm_up = min(self.settings.warm_up * self.steps_per_epoch, length / 10)
         peak = self.settings.learning_rate * self.settings.batch_size / 256
-        if step < warm_up:
-            return peak * (step + 1) / (warm_up + 1)
-        share = (step - warm_up) / max(1.0, self.total - warm_up)
+        if at < warm_up:
+            return peak * (at + 1) / (warm_up + 1)
+        share = (at - warm_up) / max(1.0, length - warm_up)
         return peak * (1 + math.cos(math.pi * min(1.0, share))) / 2

@@ -1,7 +1,7 @@
 """Settings of a pretraining, and where the objectives are."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from importlib import import_module
 from typing import Any
 
@@ -10,9 +10,7 @@ from ddh.training.pretraining.objective import SelfSupervised
 from ddh.training.pretraining.views import ViewSettings
 
 # name -> "module:class" below ddh.training.pretraining
-OBJECTIVES = {"byol": "byol:BYOL"}
-
-TINY = 64  # pictures of so many pixels or fewer are neither blurred nor solarised
+OBJECTIVES = {"byol": "byol:BYOL", "codes": "codes:Codes"}
 
 
 @dataclass(frozen=True)
@@ -27,7 +25,9 @@ class PretrainSettings:
     learning_rate: float = 0.12
     """For 256 pictures a batch; it grows in proportion, and falls along half a cosine wave."""
     warm_up: float = 5
-    """Epochs in which the rate rises from 0, a tenth of all at most."""
+    """Epochs in which the rate rises from 0, a tenth of a round at most."""
+    rounds: int = 1
+    """The rate rises and falls so many times; "codes" makes its labels anew each time."""
     momentum: float = 0.9
     weight_decay: float = 5e-4
     neighbours_from: float = 1.0
@@ -42,7 +42,13 @@ class PretrainSettings:
     """Length of the lists that neighbours are taken from."""
     least_overlap: float = 0.3
     """Share of their lists that neighbours must have in common."""
-    views: ViewSettings = field(default_factory=ViewSettings)
+    code_bits: int = 32
+    """Length of the labels of "codes"."""
+    least_confidence: float = 0.9
+    """Mean agreement of the bits of a neighbourhood, or of the teacher's bits with themselves, from
+    which "codes" believes them."""
+    views: tuple[ViewSettings, ViewSettings] = (ViewSettings(), ViewSettings())
+    """Of the first and the second view of a picture."""
 
     def __post_init__(self) -> None:
         if self.objective not in OBJECTIVES:
@@ -58,10 +64,12 @@ class PretrainSettings:
             raise InputError("batch_size is 2 or more, and learning_rate positive")
         for name in (
             "warm_up", "momentum", "weight_decay", "neighbours_from", "neighbours_chance",
-            "least_overlap",
+            "least_overlap", "least_confidence",
         ):  # fmt: skip
             if not getattr(self, name) >= 0:
                 raise InputError(f"{name} must not be negative, not {getattr(self, name)}")
+        if self.rounds < 1 or self.code_bits < 1:
+            raise InputError("rounds and code_bits are 1 or more")
         if self.k1 < 1 or not self.neighbours_refresh > 0:
             raise InputError("k1 is 1 or more, and neighbours_refresh positive")
 
@@ -80,17 +88,16 @@ def pretrain_settings(
 ) -> PretrainSettings:
     """Defaults for pictures of `size` pixels and for weights that are `trained` already or not.
 
-    Trained weights get a tenth of the rate and less of the crop: they are to be adapted, not lost.
-    `changes` are settings by name; those of the views too.
+    They depend on the objective. `changes` are settings by name; those of views are for both.
     """
     given = {name: value for name, value in (changes or {}).items() if value is not None}
     of_views = {field.name for field in fields(ViewSettings)}
     known = {field.name for field in fields(PretrainSettings)} | of_views
     if unknown := sorted(given.keys() - known):
         raise InputError(f"there is no setting {unknown[0]!r}; there are: {sorted(known)}")
-    views = ViewSettings(**(given.pop("views", None) or {}))
-    if size > TINY:
-        views = replace(views, blur_chance=(0.5, 0.1), solarise_chance=(0.0, 0.2))
-    views = replace(views, **{name: given.pop(name) for name in of_views & given.keys()})
-    rate = {"learning_rate": 0.012} if trained else {}
-    return PretrainSettings(**(rate | given), views=views)
+    changed = {name: given.pop(name) for name in of_views & given.keys()}
+    chosen = PretrainSettings(**given)
+    defaults = objective_class(chosen.objective).defaults(size, trained)
+    chosen = PretrainSettings(**{**defaults, **given})
+    first, second = (replace(view, **changed) for view in chosen.views)
+    return replace(chosen, views=(first, second))

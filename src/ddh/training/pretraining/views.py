@@ -1,8 +1,9 @@
-"""Two random views of each picture, a whole batch at once on the device, in pure torch.
+"""Random views of pictures, a whole batch at once on the device, in pure torch.
 
 Crop, mirror, colours, grey, blur and solarisation are those of BYOL (Grill et al., 2020). Colour
 changes are affine, so brightness, contrast, saturation, hue and grey are one 3 x 3 matrix and
-one offset a picture.
+one offset a picture. Warps, changes of tone and holes are those of RandAugment (Cubuk et al.,
+2020) and Cutout (DeVries & Taylor, 2017); crop, mirror and warp are one affine map.
 """
 
 import math
@@ -11,44 +12,61 @@ from functools import cache
 
 import torch
 from torch import Tensor
-from torch.nn.functional import affine_grid, conv2d, grid_sample, pad
+from torch.nn.functional import affine_grid, avg_pool2d, conv2d, grid_sample, pad
 
 # NTSC: luminance and two axes of colour; a turn in the plane of the two is a change of hue.
 _YIQ = torch.tensor([[0.299, 0.587, 0.114], [0.596, -0.274, -0.322], [0.211, -0.523, 0.312]])
 
 
+LARGEST_TURN = math.pi / 6
+LARGEST_SHEAR = 0.3
+FAR_SHIFT = 0.35
+SHARPER = 0.9
+
+
 @dataclass(frozen=True)
 class ViewSettings:
-    """How much a view may differ from its picture; a pair of chances is for the two views."""
+    """How much a view may differ from its picture; what has a chance of 0 costs nothing."""
 
     least_area: float = 0.2
     """The crop has this share of the area, or more."""
+    shift: float = 0.0
+    """The crop may leave the picture by this share of half a side; beyond it lies its mirror."""
     jitter: float = 0.4
     """Brightness, contrast and saturation change by this share at most."""
     hue: float = 0.1
     """The hue turns by this share of the circle at most."""
     jitter_chance: float = 0.8
     grey_chance: float = 0.2
-    blur_chance: tuple[float, float] = (0.0, 0.0)
-    solarise_chance: tuple[float, float] = (0.0, 0.0)
+    blur_chance: float = 0.0
+    solarise_chance: float = 0.0
+    warp_chance: float = 0.0
+    """Of each of a turn by up to 30 degrees, two shears, and two further shifts."""
+    tone_chance: float = 0.0
+    """Of each of fewer levels of brightness, levels stretched to the full range, and a change of
+    sharpness."""
+    hole: float = 0.0
+    """A grey square covers this share of the side at most."""
 
 
 def random_view(
-    pictures: Tensor, size: int, settings: ViewSettings, which: int, generator: torch.Generator
+    pictures: Tensor, size: int, settings: ViewSettings, generator: torch.Generator
 ) -> Tensor:
     """uint8 (n, h, w, 3) -> one view of each, float (n, 3, size, size) of values in [0, 1].
 
-    `generator` lives on the device of the pictures; `which` is 0 or 1, for the first view or
-    the second. Memory: about five times that of the result.
+    `generator` lives on the device of the pictures. Memory: about five times that of the result.
     """
     x = pictures.permute(0, 3, 1, 2).float() / 255
-    x = _crop(x, size, settings.least_area, generator)
+    x = _crop(x, size, settings, generator)
     x = _recolour(x, settings, generator)
-    if settings.blur_chance[which] > 0:
-        x = _blur(x, settings.blur_chance[which], generator)
-    if settings.solarise_chance[which] > 0:
-        chosen = _chosen(len(x), settings.solarise_chance[which], generator)
-        x = torch.where(chosen[:, None, None, None] & (x >= 0.5), 1 - x, x)
+    if settings.blur_chance > 0:
+        x = _blur(x, settings.blur_chance, generator)
+    if settings.solarise_chance > 0:
+        x = torch.where(_of(x, settings.solarise_chance, generator) & (x >= 0.5), 1 - x, x)
+    if settings.tone_chance > 0:
+        x = _change_tone(x, settings.tone_chance, generator)
+    if settings.hole > 0:
+        x = _hide(x, settings.hole, generator)
     return x.contiguous(memory_format=torch.channels_last)
 
 
@@ -61,20 +79,66 @@ def _chosen(n: int, chance: float, generator: torch.Generator) -> Tensor:
     return torch.rand(n, generator=generator, device=generator.device) < chance
 
 
-def _crop(x: Tensor, size: int, least_area: float, generator: torch.Generator) -> Tensor:
+def _of(x: Tensor, chance: float, generator: torch.Generator) -> Tensor:
+    """Which pictures of a batch (n, c, h, w), to be broadcast over their values."""
+    return _chosen(len(x), chance, generator)[:, None, None, None]
+
+
+def _crop(x: Tensor, size: int, settings: ViewSettings, generator: torch.Generator) -> Tensor:
     """A random part of each picture, sides 3:4 to 4:3, perhaps mirrored, sampled at `size`."""
     n = len(x)
-    area = _uniform(n, least_area, 1.0, generator)
+    area = _uniform(n, settings.least_area, 1.0, generator)
     aspect = _uniform(n, math.log(3 / 4), math.log(4 / 3), generator).exp()
     width, height = (area * aspect).sqrt().clamp(max=1), (area / aspect).sqrt().clamp(max=1)
     transform = torch.zeros(n, 2, 3, device=x.device)
     mirror = torch.where(_chosen(n, 0.5, generator), -1.0, 1.0)
     transform[:, 0, 0] = width * mirror
-    transform[:, 0, 2] = _uniform(n, -1, 1, generator) * (1 - width)
+    transform[:, 0, 2] = _uniform(n, -1, 1, generator) * (1 - width + settings.shift)
     transform[:, 1, 1] = height
-    transform[:, 1, 2] = _uniform(n, -1, 1, generator) * (1 - height)
+    transform[:, 1, 2] = _uniform(n, -1, 1, generator) * (1 - height + settings.shift)
+    if settings.warp_chance > 0:
+        _warp(transform, settings.warp_chance, generator)
     grid = affine_grid(transform, [n, 3, size, size], align_corners=False)
     return grid_sample(x, grid, align_corners=False, padding_mode="reflection")
+
+
+def _warp(transform: Tensor, chance: float, generator: torch.Generator) -> None:
+    """Turn, shear and shift on top of affine maps (n, 2, 3), in place."""
+    n = len(transform)
+
+    def some(largest: float) -> Tensor:
+        return _uniform(n, -largest, largest, generator) * _chosen(n, chance, generator)
+
+    turn, across, along = some(LARGEST_TURN), some(LARGEST_SHEAR), some(LARGEST_SHEAR)
+    cos, sin, one = turn.cos(), turn.sin(), torch.ones_like(turn)
+    turned = torch.stack([cos, -sin, sin, cos], dim=1).reshape(n, 2, 2)
+    sheared = torch.stack([one, across, along, one], dim=1).reshape(n, 2, 2)
+    transform[:, :, :2] = turned @ sheared @ transform[:, :, :2]
+    transform[:, 0, 2] += some(FAR_SHIFT)
+    transform[:, 1, 2] += some(FAR_SHIFT)
+
+
+def _change_tone(x: Tensor, chance: float, generator: torch.Generator) -> Tensor:
+    levels = 2.0 ** torch.randint(3, 6, (len(x), 1, 1, 1), generator=generator, device=x.device)
+    coarse = ((x * levels).floor() / (levels - 1)).clamp(max=1)
+    x = torch.where(_of(x, chance, generator), coarse, x)
+    low, high = x.amin(dim=(2, 3), keepdim=True), x.amax(dim=(2, 3), keepdim=True)
+    x = torch.where(_of(x, chance, generator), (x - low) / (high - low).clamp(min=1e-3), x)
+    around = avg_pool2d(pad(x, [1] * 4, mode="reflect"), 3, 1)
+    strength = _uniform(len(x), -SHARPER, SHARPER, generator)[:, None, None, None]
+    return torch.where(_of(x, chance, generator), (x + strength * (x - around)).clamp(0, 1), x)
+
+
+def _hide(x: Tensor, largest: float, generator: torch.Generator) -> Tensor:
+    n, _, height, width = x.shape
+    radius = _uniform(n, 0, largest / 2, generator)[:, None]
+
+    def covered(length: int) -> Tensor:
+        places = (torch.arange(length, device=x.device) + 0.5) / length
+        return (places - _uniform(n, 0, 1, generator)[:, None]).abs() < radius
+
+    hole = covered(height)[:, None, :, None] & covered(width)[:, None, None, :]
+    return torch.where(hole, 0.5, x)
 
 
 def _recolour(x: Tensor, settings: ViewSettings, generator: torch.Generator) -> Tensor:
