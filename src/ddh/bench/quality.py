@@ -40,7 +40,6 @@ BYOL_MINUTES, CODES_MINUTES = 16.0, 4.0
 @click.option("--epochs", type=int, help="Of BYOL, in place of --minutes.")
 @click.option("--codes-minutes", type=float, help="Of codes after it; 0: none.  [default: 4]")
 @click.option("--codes-epochs", type=int, help="Of codes, in place of --codes-minutes.")
-@click.option("--rounds", type=int, help="Of codes.  [default: 4]")
 @click.option(
     "--neighbours-from",
     default=0.8,
@@ -57,29 +56,28 @@ def quality(
     epochs: int | None,
     codes_minutes: float | None,
     codes_epochs: int | None,
-    rounds: int | None,
     neighbours_from: float,
     moments: int,
     **shared: Any,
 ) -> None:
     """Pretrain a network on the training pictures of CIFAR-10, then learn codes from its features.
 
-    No label is used, and with the default weights nothing but these pictures.
+    No label is used, and with the default weights nothing but these pictures. Settings of the
+    pretraining are changed by --set byol.NAME=VALUE and --set codes.NAME=VALUE.
 
     \b
     ddh bench quality --data DIR --device cuda
     ddh bench quality --data DIR --backbone efficientnet-lite0 --weights auto --size 128 --minutes 0
+    ddh bench quality --data DIR --set codes.rounds=2 --set codes.warp_chance=0
     """
     options = BenchOptions(**shared)
     store = Store(options.output)
     data, split = cifar10_images(options)
-    stages = [
-        _length(minutes, epochs, BYOL_MINUTES) | {"neighbours_from": neighbours_from},
-        _length(codes_minutes, codes_epochs, CODES_MINUTES)
-        | {"objective": "codes", "rounds": rounds},
-    ]
-    learned = _learn(data, split, options, store, stages, moments)
     settings = options.settings
+    byol = _length(minutes, epochs, BYOL_MINUTES) | {"neighbours_from": neighbours_from}
+    codes = _length(codes_minutes, codes_epochs, CODES_MINUTES) | {"objective": "codes"}
+    stages = [byol | settings.pop("byol", {}), codes | settings.pop("codes", {})]
+    learned = _learn(data, split, options, store, stages, moments)
     asked = held_out(split)
     curve = [
         {"minutes": minutes}
