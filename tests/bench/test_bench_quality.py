@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from ddh.bench.features import _supervision
 from ddh.bench.quality import held_out
 from ddh.cli import cli
 from ddh.evaluation import RetrievalSplit
@@ -63,3 +64,16 @@ def test_held_out_queries_are_training_images():
     assert np.array_equal(np.union1d(smaller.query, smaller.database), train)
     assert np.array_equal(smaller.train, smaller.database)
     assert smaller.k == 90
+
+
+@pytest.mark.parametrize(
+    ("origin", "said"),
+    [
+        ("random", "nothing (random weights)"),
+        ("byol for 3 epochs from random", "nothing (pretrained on pictures alone: byol for 3"),
+        ("byol for 3 epochs from imagenet", "weights of byol for 3 epochs from imagenet"),
+        ("imagenet, sha256:00", "ImageNet's labels (imagenet, sha256:00)"),
+    ],
+)
+def test_who_taught_a_network_is_told(origin, said):
+    assert _supervision(origin).startswith(said)

@@ -134,4 +134,8 @@ def _supervision(origin: str) -> str:
     """Who taught the backbone, from where its weights came."""
     if origin.startswith("imagenet"):
         return f"ImageNet's labels ({origin})"
-    return "nothing (random weights)" if origin == "random" else f"weights of {origin}"
+    if origin == "random":
+        return "nothing (random weights)"
+    if " from random" in origin:  # `ddh pretrain` tells what the weights were before it
+        return f"nothing (pretrained on pictures alone: {origin})"
+    return f"weights of {origin}"
