@@ -279,6 +279,8 @@ class TestPlan:
                 pretrain_settings(32, False, changes)
         with pytest.raises(InputError, match="no setting 'epoch'"):
             pretrain_settings(32, False, {"epoch": 3})
+        with pytest.raises(InputError, match="byol first"):
+            pretrain_settings(32, False, {"epochs": 1, "objective": "codes"})
         with pytest.raises(InputError, match="no objective"):
             pretrain_settings(32, False, {"epochs": 1, "objective": "magic"})
 
@@ -333,7 +335,7 @@ class TestSigns:
 
 
 def settings(**changes):
-    return pretrain_settings(8, False, {"batch_size": 50, "learning_rate": 0.2} | changes)
+    return pretrain_settings(8, True, {"batch_size": 50, "learning_rate": 0.2} | changes)
 
 
 class TestRun:

@@ -170,7 +170,7 @@ class DDH(ImageHasher):
                     f"{name} is for the depth 'head'; {self.depth!r} trains on random views anyway"
                 )
         for stage in self._pretrain_stages():
-            pretrain_settings(32, False, stage)
+            pretrain_settings(32, True, stage)
 
     def chosen_settings(self) -> Settings:
         """The preset with the changes of this object."""

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize, softplus
 
 from ddh.backbones import Backbone
+from ddh.errors import InputError
 from ddh.neighbours import knn
 from ddh.training.features import Features
 from ddh.training.fitting import Data, fit_hashing
@@ -58,6 +59,11 @@ class Codes(SelfSupervised):
 
     @classmethod
     def defaults(cls, size: int, trained: bool) -> Mapping[str, Any]:
+        if not trained:
+            raise InputError(
+                "codes need neighbourhoods that mean something, and random weights have none: "
+                "pretrain with the objective byol first"
+            )
         return {"views": (MILD, STRONG), "learning_rate": 0.05, "rounds": 4, "k1": 20}
 
     def __init__(self, backbone: Backbone, settings: "PretrainSettings", pictures: int) -> None:
