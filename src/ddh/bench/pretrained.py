@@ -60,18 +60,20 @@ def learn(
         "settings": settings.to_dict(),
     }
     folder = store.root / "pretraining" / key_digest(key)
+    in_rounds = settings.rounds > 1
     weights, history = folder / "weights.safetensors", folder / "history.json"
 
     def moment(entry: dict[str, Any]) -> Path:
         """The end of a round, where there are several. A plan that is made anew may look twice at
         about the same share: the later one counts."""
-        name = "round" if settings.rounds > 1 else "moment"
-        number = entry["round"] if settings.rounds > 1 else round(entry["share"] * LOOKS)
-        return folder / f"{name}-{number:02d}.safetensors"
+        if in_rounds:
+            return folder / f"round-{entry['round']:02d}.safetensors"
+        return folder / f"moment-{round(entry['share'] * LOOKS):02d}.safetensors"
 
     def keep(network: Backbone, entry: dict[str, Any]) -> None:
-        due = round(entry["share"] * LOOKS) % max(1, LOOKS // max(1, moments)) == 0
-        if moments and (due or settings.rounds > 1):
+        if not moments:
+            return
+        if in_rounds or round(entry["share"] * LOOKS) % max(1, LOOKS // moments) == 0:
             save(network, moment(entry))
 
     if not weights.is_file():

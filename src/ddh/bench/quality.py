@@ -5,6 +5,7 @@ neighbourhoods; what it is worth after so many minutes is told by training image
 as queries; the final table is that of the test queries.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,6 @@ from ddh.images import LabelledImages
 ROWS = [Row("PCA-ITQ", "ITQ"), Row("DDH", "DDH")]
 HELD_OUT = 10  # one training image in so many asks, for the curve over time
 CURVE_BITS = (16, 64)
-BYOL_MINUTES, CODES_MINUTES = 16.0, 4.0
 
 
 @click.command(
@@ -42,12 +42,11 @@ BYOL_MINUTES, CODES_MINUTES = 16.0, 4.0
 @click.option("--codes-epochs", type=int, help="Of codes, in place of --codes-minutes.")
 @click.option(
     "--neighbours-from",
-    default=0.8,
-    show_default=True,
-    help="Share of BYOL after which neighbours stand for views too.",
+    type=float,
+    help="Share of BYOL after which neighbours stand for views too.  [default: 0.8]",
 )
 @click.option(
-    "--moments", default=5, show_default=True, help="Points of the curve, for each of the two."
+    "--moments", default=5, show_default=True, help="Points of BYOL's curve; codes: one a round."
 )
 @shared_options
 def quality(
@@ -56,27 +55,32 @@ def quality(
     epochs: int | None,
     codes_minutes: float | None,
     codes_epochs: int | None,
-    neighbours_from: float,
+    neighbours_from: float | None,
     moments: int,
     **shared: Any,
 ) -> None:
     """Pretrain a network on the training pictures of CIFAR-10, then learn codes from its features.
 
-    No label is used, and with the default weights nothing but these pictures. Settings of the
-    pretraining are changed by --set byol.NAME=VALUE and --set codes.NAME=VALUE.
+    No label is used, and with the default weights nothing but these pictures. The training is
+    that of the preset "quality"; its settings are changed by --set byol.NAME=VALUE and --set
+    codes.NAME=VALUE.
 
     \b
     ddh bench quality --data DIR --device cuda
     ddh bench quality --data DIR --backbone efficientnet-lite0 --weights auto --size 128 --minutes 0
     ddh bench quality --data DIR --set codes.rounds=2 --set codes.warp_chance=0
     """
+    from ddh.training.recipe import STAGES
+
     options = BenchOptions(**shared)
     store = Store(options.output)
     data, split = cifar10_images(options)
     settings = options.settings
-    byol = _length(minutes, epochs, BYOL_MINUTES) | {"neighbours_from": neighbours_from}
-    codes = _length(codes_minutes, codes_epochs, CODES_MINUTES) | {"objective": "codes"}
-    stages = [byol | settings.pop("byol", {}), codes | settings.pop("codes", {})]
+    byol, codes = STAGES
+    stages = [
+        _stage(byol, minutes, epochs, neighbours_from=neighbours_from, **settings.pop("byol", {})),
+        _stage(codes, codes_minutes, codes_epochs, **settings.pop("codes", {})),
+    ]
     learned = _learn(data, split, options, store, stages, moments)
     asked = held_out(split)
     curve = [
@@ -104,9 +108,14 @@ def quality(
     outcome.show(folder, options.as_json)
 
 
-def _length(minutes: float | None, epochs: int | None, default: float) -> dict[str, Any]:
-    minutes = default if minutes is None and epochs is None else minutes
-    return {"minutes": minutes, "epochs": epochs}
+def _stage(
+    preset: Mapping[str, Any], minutes: float | None, epochs: int | None, **changes: Any
+) -> dict[str, Any]:
+    """A stage of the preset, of another length or with other settings where they are given."""
+    if minutes is None and epochs is None:
+        minutes = preset["minutes"]
+    given = {name: value for name, value in changes.items() if value is not None}
+    return {**preset, "minutes": minutes, "epochs": epochs, **given}
 
 
 def _learn(

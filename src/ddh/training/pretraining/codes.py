@@ -158,7 +158,7 @@ def confident_codes(
     mean = (votes @ codes + codes) / (k + 1)
     confidence = np.abs(mean).mean(axis=1)
     enough = min(least_confidence, float(np.quantile(confidence, 1 - LEAST_SHARE)))
-    return _signs(torch.from_numpy(mean)).numpy().astype(np.int8), confidence >= enough
+    return np.where(mean >= 0, np.int8(1), np.int8(-1)), confidence >= enough
 
 
 def _bits(network: Backbone, head: nn.Module, views: Tensor) -> Tensor:

@@ -31,7 +31,7 @@ from ddh.training.pretraining.views import random_view
 
 FILE = "pretraining.safetensors"
 LOOKS = 20  # at the signs of progress, in a whole run, and one at the end of each round
-VIEW_BYTES = 64 << 20
+VIEW_BYTES = 64 << 20  # of the views that are made at once
 CHECKPOINT_SECONDS = 60
 COMPILED_STEPS = 1000  # from so many steps on a GPU, compiling pays for itself
 LEAST_IMAGES = 8
@@ -228,9 +228,7 @@ class _Run:
         if not self.objective.takes_features or number <= self.round:
             return
         started = time.monotonic()
-        everything = np.arange(len(self.pictures))
-        values = self._features(everything, mirror=True).cpu().numpy()
-        self.objective.begin_round(values, self.seed + number)
+        self.objective.begin_round(self._features(mirror=True), self.seed + number)
         self.optimiser = self._optimiser()
         self.round = number
         self.round_seconds = time.monotonic() - started
@@ -244,10 +242,8 @@ class _Run:
         old = self.plan.progress(self.step - self.found_at)
         if self.partners is None or old >= settings.neighbours_refresh:
             started = time.monotonic()
-            everything = np.arange(len(self.pictures))
             on = "cuda" if self.device.type == "cuda" else None
-            values = self._features(everything).cpu().numpy()
-            self.partners = find_partners(values, settings.k1, settings.least_overlap, on)
+            self.partners = find_partners(self._features(), settings.k1, settings.least_overlap, on)
             self.found_at = self.step
             self.seconds += time.monotonic() - started
 
@@ -335,15 +331,16 @@ class _Run:
         return torch.cat(first), torch.cat(second)
 
     @torch.no_grad()
-    def _features(self, rows: NDArray[np.int64], mirror: bool = False) -> Tensor:
-        """Features of whole pictures, or means of theirs and their mirror images'."""
-        parts = np.array_split(rows, math.ceil(len(rows) / FEATURE_BATCH))
+    def _features(self, mirror: bool = False) -> NDArray[np.float32]:
+        """Features of all pictures as they are, or means of theirs and their mirror images'."""
+        n = len(self.pictures)
+        parts = np.array_split(np.arange(n), math.ceil(n / FEATURE_BATCH))
         found = []
         for batch in self.pictures.batches(parts):
             x = self.backbone.normalise(self._resized(batch))
             features = self._result_features(x)
             found.append((features + self._result_features(x.flip(3))) / 2 if mirror else features)
-        return torch.cat(found)
+        return torch.cat(found).cpu().numpy()
 
     def _resized(self, batch: Tensor) -> Tensor:
         """Kept pictures are not always of the size of the network's input."""
