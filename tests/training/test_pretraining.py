@@ -24,7 +24,7 @@ from ddh.training.pretraining import (
 )
 from ddh.training.pretraining import loop as loop_module
 from ddh.training.pretraining.byol import BYOL
-from ddh.training.pretraining.codes import Codes, confident_codes
+from ddh.training.pretraining.codes import Codes, neighbourhood_codes
 from ddh.training.pretraining.partners import Partners, find_partners
 from ddh.training.pretraining.plan import LEAST_STEPS, TRIAL_STEPS, Plan
 from ddh.training.pretraining.signs import neighbours, signs
@@ -172,21 +172,18 @@ class TestCodes:
         rng = np.random.default_rng(0)
         X = (rng.standard_normal((4, 6))[rng.integers(0, 4, 90)] * 2).astype("f4")
         X += 0.9 * rng.standard_normal(X.shape).astype("f4")
-        labels, labelled = confident_codes(X, 5, 7, 0.8, 3, "cpu")
+        labels, confidence = neighbourhood_codes(X, 5, 7, 3, "cpu")
         unit = X / np.linalg.norm(X, axis=1, keepdims=True)
         codes = DDH(bits=5, random_state=3, device="cpu").fit(unit).transform(unit)
         lists = knn(unit, 7, centre=True)
         for i in range(90):
             votes = codes[i].astype(float) + sum(codes[j].astype(float) for j in lists[i])
             np.testing.assert_array_equal(labels[i], np.where(votes >= 0, 1, -1))
-            assert labelled[i] == (np.abs(votes / 8).mean() >= 0.8 - 1e-6)
-        assert 0.25 < labelled.mean() < 1
+            assert confidence[i] == pytest.approx(np.abs(votes / 8).mean())
+        assert 0.2 < confidence.min() < confidence.max() <= 1
 
-    def test_the_surest_quarter_has_labels_whatever_its_confidence(self):
-        X = np.random.default_rng(0).standard_normal((80, 30)).astype("f4")
-        assert 20 <= confident_codes(X, 16, 10, 1.1, 0, "cpu")[1].sum() <= 24  # some are equal
-
-    def test_the_loss_is_the_formula(self):
+    @pytest.mark.parametrize("consistency", [0.0, 4.0])
+    def test_the_loss_is_the_formula(self, consistency):
         objective = Codes(SmallNetwork(), settings(epochs=1, objective="codes", code_bits=3), 9)
         objective.labels.copy_(torch.randint(0, 2, (9, 3), generator=generator()) * 2 - 1)
         objective.labelled[::2] = True
@@ -199,9 +196,11 @@ class TestCodes:
             return 5 * head(f / f.norm(dim=1, keepdim=True))
 
         said = torch.sigmoid(logits(objective.teacher, objective.teacher_head, mild))
-        sureness = (2 * said - 1).abs().mean(dim=1)
-        enough = sureness.sort().values[2:4].mean().item()  # three of six are sure
-        objective.settings = replace(objective.settings, least_confidence=enough)
+        sureness = (2 * said - 1).abs()
+        enough = sureness.flatten().sort().values[8:10].mean().item()  # half of the 18 are sure
+        objective.settings = replace(
+            objective.settings, least_confidence=enough, consistency=consistency
+        )
         loss = objective(mild, strong, rows).item()
         outputs = logits(objective.backbone, objective.head, strong)
         by_label, by_teacher = [], []
@@ -209,12 +208,18 @@ class TestCodes:
             chance = torch.sigmoid(outputs[place] * objective.labels[row])
             if objective.labelled[row]:
                 by_label.append(-chance.log().mean().item())
-            if sureness[place] >= enough:
-                bits = torch.where(said[place] >= 0.5, 1, -1)
-                chance = torch.sigmoid(outputs[place] * bits)
-                by_teacher.append(-chance.log().mean().item())
-        assert (len(by_label), len(by_teacher)) == (3, 3)
-        assert loss == pytest.approx(sum(by_label) / 3 + sum(by_teacher) / 6, rel=1e-5)
+            for bit in range(3):
+                if sureness[place, bit] >= enough:
+                    sign = 1 if said[place, bit] >= 0.5 else -1
+                    by_teacher.append(-torch.sigmoid(sign * outputs[place, bit]).log().item())
+        assert (len(by_label), len(by_teacher)) == (3, 9)
+        predicted = objective.predictor(objective.projector(objective.backbone(strong)))
+        target = objective.teacher_projector(objective.teacher(mild))
+        cosines = [
+            (p @ t / (p.norm() * t.norm())).item() for p, t in zip(predicted, target, strict=True)
+        ]
+        expected = sum(by_label) / 3 + sum(by_teacher) / 18 + consistency * (1 - np.mean(cosines))
+        assert loss == pytest.approx(expected, rel=1e-5)
 
     def test_the_teacher_follows_with_its_statistics_and_is_not_trained(self):
         objective = Codes(SmallNetwork(), settings(epochs=1, objective="codes"), 4).train()
@@ -233,14 +238,20 @@ class TestCodes:
         assert all(p.grad is None for p in objective.teacher.parameters())
 
     def test_a_round_starts_from_the_teacher(self):
-        objective = Codes(SmallNetwork(), settings(epochs=1, objective="codes", code_bits=4), 30)
+        plan = settings(epochs=1, objective="codes", code_bits=4, labelled_share=0.4)
+        objective = Codes(SmallNetwork(), plan, 30)
         with torch.no_grad():
             objective.teacher.layers[0].weight.add_(1.0)
-        objective.begin_round(np.random.default_rng(0).standard_normal((30, 16)).astype("f4"), 0)
+        features = np.random.default_rng(0).standard_normal((30, 16)).astype("f4")
+        objective.begin_round(features, 0)
         student, teacher = objective.backbone.layers[0].weight, objective.teacher.layers[0].weight
         assert torch.equal(student, teacher)
         assert set(objective.labels.unique().tolist()) == {-1, 1}
-        assert objective.signs()["labelled"] == pytest.approx(objective.labelled.float().mean())
+        confidence = neighbourhood_codes(features, 4, plan.k1, 0, "cpu")[1]
+        labelled = objective.labelled.numpy()
+        assert 12 <= labelled.sum() < 20  # two fifths, and those that are as sure as the last
+        assert confidence[labelled].min() > confidence[~labelled].max()
+        assert objective.signs()["confidence"] == pytest.approx(confidence.mean())
 
 
 class TestPlan:
@@ -270,10 +281,17 @@ class TestPlan:
         assert plan.total == 3000 + 1500
         assert plan.progress(4500) == 1.0
 
+    def test_large_pictures_learn_codes_at_a_lower_rate(self):
+        changes = {"epochs": 1, "objective": "codes"}
+        rates = [pretrain_settings(size, True, changes).learning_rate for size in (64, 65)]
+        assert rates == [0.025, 0.01]
+
     def test_wrong_settings_are_refused(self):
         for changes in ({}, {"epochs": 1, "minutes": 1}, {"epochs": 0}, {"minutes": -1}):
             with pytest.raises(InputError):
                 pretrain_settings(32, False, changes)
+        with pytest.raises(InputError, match="up to 1, not 70"):
+            pretrain_settings(32, False, {"epochs": 1, "labelled_share": 70.0})
         with pytest.raises(InputError, match="no setting 'epoch'"):
             pretrain_settings(32, False, {"epoch": 3})
         with pytest.raises(InputError, match="byol first"):
@@ -344,8 +362,13 @@ class TestRun:
     def test_training_changes_the_backbone_and_tells_its_signs(self, pictures):
         network = SmallNetwork()
         before = copy.deepcopy(network.state_dict())
-        done = pretrain(network, pictures, settings(epochs=3), device="cpu")
+        seen = []
+        done = pretrain(
+            network, pictures, settings(epochs=3), device="cpu",
+            on_look=lambda result, entry: seen.append(result.origin),
+        )  # fmt: skip
         assert done.epochs == 3
+        assert seen == [f"byol for {epoch} epochs from random" for epoch in (1, 2, 3)]
         assert done.backbone.origin == "byol for 3 epochs from random"
         assert not torch.equal(before["layers.0.weight"], network.state_dict()["layers.0.weight"])
         assert [entry["step"] for entry in done.history] == [4, 8, 12]
@@ -400,7 +423,7 @@ class TestRun:
         done = pretrain(SmallNetwork(), pictures, plan, device="cpu")
         assert made == [(200, 0), (200, 1), (200, 2)]
         assert done.epochs == 5
-        assert 0.25 <= done.history[-1]["labelled"] <= 1
+        assert 0.25 <= done.history[-1]["confidence"] <= 1
         assert done.backbone.origin == "codes for 5 epochs from random"
 
     def test_stages_follow_each_other_and_those_at_their_end_are_not_run_again(

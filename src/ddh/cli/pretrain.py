@@ -34,7 +34,7 @@ from ddh.output import describe_failures, emit, json_option, quiet_option
     show_default=True,
     help="byol: to tell pictures apart; codes: the codes of neighbourhoods, on trained weights.",
 )
-@click.option("--rounds", type=int, help="Of codes: labels are made anew so often.  [default: 4]")
+@click.option("--rounds", type=int, help="Of codes: labels are made anew so often.  [default: 2]")
 @click.option("--batch-size", type=int, help="Images a step.  [default: 512]")
 @click.option("--learning-rate", type=float, help="For 256 images a step.")
 @click.option(
@@ -71,7 +71,7 @@ def pretrain(
     ddh pretrain photos/ -o photos.safetensors --minutes 20 --resume
     ddh pretrain icons/ -o icons.safetensors --backbone resnet18-tiny --weights random --epochs 200
     ddh pretrain icons/ -o better.safetensors --backbone auto --weights icons.safetensors \\
-      --objective codes --epochs 80
+      --objective codes --epochs 120
     ddh fit photos/ -o photos.ddh --backbone auto --weights photos.safetensors
     """
     import torch

@@ -55,7 +55,7 @@ class BYOL(SelfSupervised):
         with torch.no_grad():
             targets = self.target_projector(self.target_backbone(views))
         swapped = targets.roll(len(first), dims=0)
-        return 4 - 4 * _cosine(predicted, swapped).mean()
+        return 4 - 4 * cosine(predicted, swapped).mean()
 
     @torch.no_grad()
     def after_step(self, progress: float) -> None:
@@ -72,5 +72,6 @@ class BYOL(SelfSupervised):
         return self.target_backbone
 
 
-def _cosine(a: Tensor, b: Tensor) -> Tensor:
+def cosine(a: Tensor, b: Tensor) -> Tensor:
+    """Of each row of a with that of b."""
     return (normalize(a.float(), dim=1) * normalize(b.float(), dim=1)).sum(dim=1)

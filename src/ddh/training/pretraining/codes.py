@@ -1,16 +1,18 @@
 """Codes of confident neighbourhoods teach the network that they came from.
 
-Every round has three steps:
+Every round has four steps:
 
 1. DDH learns codes from the features of now (2.1 to 2.4), and each picture's code is averaged
-   with those of its nearest neighbours. Where they agree, the signs of that mean are a label of L
-   bits: wrong neighbours and unlucky bits are outvoted.
+   with those of its nearest neighbours. Where they agree best, the signs of that mean are a label
+   of L bits: wrong neighbours and unlucky bits are outvoted.
 2. The network learns to say these labels of views that differ more from the picture than any it
    has seen before (warps, tones, holes).
-3. Of pictures without a label it learns what its own moving average says of a mild view, where
-   that is sure of itself (Sohn et al., 2020, "FixMatch").
+3. It also learns each bit that its own moving average says of a mild view and is sure of (Sohn et
+   al., 2020, "FixMatch"). A bit, not a code: a few bits tell cats from dogs, and a picture whose
+   other bits are sure would pass for sure of them too.
+4. Its features predict those of the moving average, as in BYOL: what no bit needs is not lost.
 
-The bits are said by two layers that are thrown away, so that features keep what no bit needs.
+The bits are said by two layers that are thrown away, so that features keep more than the bits.
 """
 
 import copy
@@ -29,6 +31,8 @@ from ddh.errors import InputError
 from ddh.neighbours import knn
 from ddh.training.features import Features
 from ddh.training.fitting import Data, fit_hashing
+from ddh.training.pretraining.byol import HIDDEN as WIDE
+from ddh.training.pretraining.byol import OUT, TINY, cosine
 from ddh.training.pretraining.objective import SelfSupervised, projection
 from ddh.training.pretraining.views import ViewSettings
 from ddh.training.settings import adapt
@@ -41,13 +45,12 @@ if TYPE_CHECKING:
 MILD = ViewSettings(least_area=0.7, jitter_chance=0.0, grey_chance=0.0)
 STRONG = ViewSettings(
     least_area=0.5, shift=0.25, jitter=0.5, jitter_chance=0.5, grey_chance=0.1,
-    solarise_chance=0.15, warp_chance=0.3, tone_chance=0.15, hole=0.7,
+    solarise_chance=0.1, warp_chance=0.2, tone_chance=0.1, hole=0.7,
 )  # fmt: skip
 HIDDEN = 512
 SHARPNESS = 5.0
 FOLLOWING, FOLLOWING_FIRST = 0.005, 0.05  # share of the step that the moving average goes along
 FIRST = 0.1  # of a round
-LEAST_SHARE = 0.25  # of the pictures have a label, the surest ones, whatever their confidence
 
 
 class Codes(SelfSupervised):
@@ -56,6 +59,7 @@ class Codes(SelfSupervised):
     takes_features = True
     labels: Tensor
     labelled: Tensor
+    confidence: Tensor
 
     @classmethod
     def defaults(cls, size: int, trained: bool) -> Mapping[str, Any]:
@@ -64,7 +68,8 @@ class Codes(SelfSupervised):
                 "codes need neighbourhoods that mean something, and random weights have none: "
                 "pretrain with the objective byol first"
             )
-        return {"views": (MILD, STRONG), "learning_rate": 0.05, "rounds": 4, "k1": 20}
+        rate = 0.025 if size <= TINY else 0.01
+        return {"views": (MILD, STRONG), "learning_rate": rate, "rounds": 2, "k1": 20}
 
     def __init__(self, backbone: Backbone, settings: "PretrainSettings", pictures: int) -> None:
         nn.Module.__init__(self)
@@ -74,8 +79,12 @@ class Codes(SelfSupervised):
         self.head = projection(backbone.dimensions, HIDDEN, bits)
         self.teacher = copy.deepcopy(backbone).requires_grad_(False)
         self.teacher_head = copy.deepcopy(self.head).requires_grad_(False)
+        self.projector = projection(backbone.dimensions, WIDE, OUT)
+        self.predictor = projection(OUT, WIDE, OUT)
+        self.teacher_projector = copy.deepcopy(self.projector).requires_grad_(False)
         self.register_buffer("labels", torch.zeros(pictures, bits, dtype=torch.int8))
         self.register_buffer("labelled", torch.zeros(pictures, dtype=torch.bool))
+        self.register_buffer("confidence", torch.zeros(()))  # the mean of all pictures
         self._pairs: tuple[list[Tensor], list[Tensor]] | None = None  # teacher's, network's values
 
     def train(self, mode: bool = True) -> Self:
@@ -87,13 +96,14 @@ class Codes(SelfSupervised):
 
     def begin_round(self, features: NDArray[np.float32], seed: int) -> None:
         """New labels from `features`, and a student that starts as the teacher with a new head."""
-        device = self.labels.device
-        labels, labelled = confident_codes(
-            features, self.settings.code_bits, self.settings.k1, self.settings.least_confidence,
-            seed, device.type,
-        )  # fmt: skip
+        settings, device = self.settings, self.labels.device.type
+        labels, confidence = neighbourhood_codes(
+            features, settings.code_bits, settings.k1, seed, device
+        )
+        surest = confidence >= np.quantile(confidence, 1 - settings.labelled_share)
         self.labels.copy_(torch.from_numpy(labels))
-        self.labelled.copy_(torch.from_numpy(labelled))
+        self.labelled.copy_(torch.from_numpy(surest))
+        self.confidence.fill_(float(confidence.mean()))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             fresh = projection(self.backbone.dimensions, HIDDEN, self.settings.code_bits)
@@ -102,22 +112,29 @@ class Codes(SelfSupervised):
         self.teacher_head.load_state_dict(fresh.state_dict())
 
     def forward(self, first: Tensor, second: Tensor, rows: Tensor) -> Tensor:
-        """-log p(bits) of the strong view, for the labels and for what the teacher is sure of."""
+        """-log p(bits) of the strong view, for the labels and for what the teacher is sure of, and
+        1 - cos(prediction, what the teacher knows of the mild view)."""
         with torch.no_grad():
-            said = _bits(self.teacher, self.teacher_head, first)
-            sure = (said / 2).tanh().abs().mean(dim=1) >= self.settings.least_confidence
-        outputs = _bits(self.backbone, self.head, second)
+            known = self.teacher(first)
+            target = self.teacher_projector(known)
+            said = _bits(self.teacher_head, known)
+            sure = (said / 2).tanh().abs() >= self.settings.least_confidence
+        features = self.backbone(second)
+        outputs = _bits(self.head, features)
         labelled = self.labelled[rows]
         by_label = softplus(-self.labels[rows] * outputs).mean(dim=1) * labelled
-        by_teacher = softplus(-_signs(said) * outputs).mean(dim=1) * sure
-        return by_label.sum() / labelled.sum().clamp(min=1) + by_teacher.mean()
+        by_teacher = softplus(-_signs(said) * outputs) * sure
+        predicted = self.predictor(self.projector(features))
+        consistency = self.settings.consistency * (1 - cosine(predicted, target)).mean()
+        return by_label.sum() / labelled.sum().clamp(min=1) + by_teacher.mean() + consistency
 
     @torch.no_grad()
     def after_step(self, progress: float) -> None:
         share = FOLLOWING_FIRST if progress < FIRST else FOLLOWING
         if self._pairs is None:
-            online = [*_values(self.backbone), *_values(self.head)]
-            self._pairs = [*_values(self.teacher), *_values(self.teacher_head)], online
+            following = self.teacher, self.teacher_head, self.teacher_projector
+            online = self.backbone, self.head, self.projector
+            self._pairs = _values(*following), _values(*online)
         torch._foreach_lerp_(*self._pairs, share)
 
     @property
@@ -125,18 +142,13 @@ class Codes(SelfSupervised):
         return self.teacher
 
     def signs(self) -> dict[str, float]:
-        return {"labelled": float(self.labelled.float().mean())}
+        return {"confidence": float(self.confidence)}
 
 
-def confident_codes(
-    features: NDArray[np.float32],
-    bits: int,
-    k1: int,
-    least_confidence: float,
-    seed: int,
-    device: str,
-) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
-    """DDH's codes (n, bits) averaged over neighbourhoods, as signs, and where to believe them.
+def neighbourhood_codes(
+    features: NDArray[np.float32], bits: int, k1: int, seed: int, device: str
+) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """DDH's codes (n, bits) averaged over neighbourhoods, as signs, and how far to believe them.
 
     The confidence of a picture is the mean of |mean bit| over its bits. Memory: that of `knn`
     and of the training of a hashing layer, and eight bytes a bit.
@@ -156,20 +168,19 @@ def confident_codes(
         (np.ones(n * k, np.float32), lists.ravel(), np.arange(0, n * k + 1, k)), shape=(n, n)
     )
     mean = (votes @ codes + codes) / (k + 1)
-    confidence = np.abs(mean).mean(axis=1)
-    enough = min(least_confidence, float(np.quantile(confidence, 1 - LEAST_SHARE)))
-    return np.where(mean >= 0, np.int8(1), np.int8(-1)), confidence >= enough
+    return np.where(mean >= 0, np.int8(1), np.int8(-1)), np.abs(mean).mean(axis=1)
 
 
-def _bits(network: Backbone, head: nn.Module, views: Tensor) -> Tensor:
+def _bits(head: nn.Module, features: Tensor) -> Tensor:
     """L logits of each view."""
-    return SHARPNESS * head(normalize(network(views).float(), dim=1)).float()
+    return SHARPNESS * head(normalize(features.float(), dim=1)).float()
 
 
 def _signs(values: Tensor) -> Tensor:
     return torch.where(values >= 0, 1.0, -1.0)
 
 
-def _values(module: nn.Module) -> list[Tensor]:
+def _values(*modules: nn.Module) -> list[Tensor]:
     """Weights and running statistics; not the counts of batches."""
-    return [value for value in module.state_dict().values() if value.is_floating_point()]
+    states = [module.state_dict() for module in modules]
+    return [value for state in states for value in state.values() if value.is_floating_point()]

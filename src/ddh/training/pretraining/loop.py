@@ -106,6 +106,7 @@ class _Run:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             objective = objective_class(self.settings.objective)(self.backbone, self.settings, n)
+        self.begun_from = self.backbone.origin
         self.backbone.requires_grad_(True)
         self.objective: SelfSupervised = objective.to(  # type: ignore[call-overload]
             self.device, memory_format=torch.channels_last
@@ -307,6 +308,7 @@ class _Run:
         }
         self.history.append(entry | found.to_dict() | self.objective.signs())
         if self.on_look is not None:
+            self.objective.result.origin = self._origin()
             self.on_look(self.objective.result, self.history[-1])
         if found.collapsed:
             raise DDHError(self._collapse(found))
@@ -421,8 +423,9 @@ class _Run:
         trained = {k: v.cpu() for k, v in self.objective.result.state_dict().items()}
         self.backbone.cpu().load_state_dict(trained)
         freeze(self.backbone)
-        epochs = self.step / self.plan.steps_per_epoch
-        self.backbone.origin = (
-            f"{self.settings.objective} for {epochs:.0f} epochs from {self.backbone.origin}"
-        )
+        self.backbone.origin = self._origin()
         return self.backbone
+
+    def _origin(self) -> str:
+        epochs = self.step / self.plan.steps_per_epoch
+        return f"{self.settings.objective} for {epochs:.0f} epochs from {self.begun_from}"

@@ -44,9 +44,12 @@ class PretrainSettings:
     """Share of their lists that neighbours must have in common."""
     code_bits: int = 32
     """Length of the labels of "codes"."""
+    labelled_share: float = 0.7
+    """Of the pictures, that "codes" labels: those whose neighbourhoods agree best."""
     least_confidence: float = 0.9
-    """Mean agreement of the bits of a neighbourhood, or of the teacher's bits with themselves, from
-    which "codes" believes them."""
+    """|2p - 1| from which "codes" believes a bit of its teacher; p is the bit's probability."""
+    consistency: float = 4.0
+    """Weight of BYOL's term beside the bits of "codes"."""
     views: tuple[ViewSettings, ViewSettings] = (ViewSettings(), ViewSettings())
     """Of the first and the second view of a picture."""
 
@@ -64,12 +67,14 @@ class PretrainSettings:
             raise InputError("batch_size is 2 or more, and learning_rate positive")
         for name in (
             "warm_up", "momentum", "weight_decay", "neighbours_from", "neighbours_chance",
-            "least_overlap", "least_confidence",
+            "least_overlap", "least_confidence", "consistency",
         ):  # fmt: skip
             if not getattr(self, name) >= 0:
                 raise InputError(f"{name} must not be negative, not {getattr(self, name)}")
         if self.rounds < 1 or self.code_bits < 1:
             raise InputError("rounds and code_bits are 1 or more")
+        if not 0 < self.labelled_share <= 1:
+            raise InputError(f"labelled_share is above 0, up to 1, not {self.labelled_share}")
         if self.k1 < 1 or not self.neighbours_refresh > 0:
             raise InputError("k1 is 1 or more, and neighbours_refresh positive")
 
