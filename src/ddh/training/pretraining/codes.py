@@ -88,7 +88,8 @@ class Codes(SelfSupervised):
         self._pairs: tuple[list[Tensor], list[Tensor]] | None = None  # teacher's, network's values
 
     def train(self, mode: bool = True) -> Self:
-        """The teacher is in use, not in training."""
+        """The teacher is in use, not in training; its projector normalises by the batch, as the
+        target's in BYOL."""
         super().train(mode)
         self.teacher.eval()
         self.teacher_head.eval()
