@@ -68,7 +68,7 @@ def quality(
     \b
     ddh bench quality --data DIR --device cuda
     ddh bench quality --data DIR --backbone efficientnet-lite0 --weights auto --size 128 --minutes 0
-    ddh bench quality --data DIR --set codes.rounds=2 --set codes.warp_chance=0
+    ddh bench quality --data DIR --set codes.rounds=3 --set codes.consistency=0
     """
     from ddh.training.recipe import STAGES
 

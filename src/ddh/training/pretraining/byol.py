@@ -43,8 +43,7 @@ class BYOL(SelfSupervised):
     def __init__(self, backbone: Backbone, settings: "PretrainSettings", pictures: int) -> None:
         nn.Module.__init__(self)
         self.backbone = backbone
-        self.projector = projection(backbone.dimensions, HIDDEN, OUT)
-        self.predictor = projection(OUT, HIDDEN, OUT)
+        self.projector, self.predictor = heads(backbone.dimensions)
         self.target_backbone = copy.deepcopy(backbone).requires_grad_(False)
         self.target_projector = copy.deepcopy(self.projector).requires_grad_(False)
 
@@ -70,6 +69,11 @@ class BYOL(SelfSupervised):
     @property
     def result(self) -> Backbone:
         return self.target_backbone
+
+
+def heads(dimensions: int) -> tuple[nn.Module, nn.Module]:
+    """The projector g of features, and the predictor q of its values."""
+    return projection(dimensions, HIDDEN, OUT), projection(OUT, HIDDEN, OUT)
 
 
 def cosine(a: Tensor, b: Tensor) -> Tensor:

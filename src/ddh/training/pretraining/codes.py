@@ -22,17 +22,16 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import sparse
 from torch import Tensor, nn
 from torch.nn.functional import normalize, softplus
 
 from ddh.backbones import Backbone
 from ddh.errors import InputError
 from ddh.neighbours import knn
+from ddh.neighbours.statistics import graph_of
 from ddh.training.features import Features
 from ddh.training.fitting import Data, fit_hashing
-from ddh.training.pretraining.byol import HIDDEN as WIDE
-from ddh.training.pretraining.byol import OUT, TINY, cosine
+from ddh.training.pretraining.byol import TINY, cosine, heads
 from ddh.training.pretraining.objective import SelfSupervised, projection
 from ddh.training.pretraining.views import ViewSettings
 from ddh.training.settings import adapt
@@ -79,8 +78,7 @@ class Codes(SelfSupervised):
         self.head = projection(backbone.dimensions, HIDDEN, bits)
         self.teacher = copy.deepcopy(backbone).requires_grad_(False)
         self.teacher_head = copy.deepcopy(self.head).requires_grad_(False)
-        self.projector = projection(backbone.dimensions, WIDE, OUT)
-        self.predictor = projection(OUT, WIDE, OUT)
+        self.projector, self.predictor = heads(backbone.dimensions)
         self.teacher_projector = copy.deepcopy(self.projector).requires_grad_(False)
         self.register_buffer("labels", torch.zeros(pictures, bits, dtype=torch.int8))
         self.register_buffer("labelled", torch.zeros(pictures, dtype=torch.bool))
@@ -107,7 +105,7 @@ class Codes(SelfSupervised):
         self.confidence.fill_(float(confidence.mean()))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            fresh = projection(self.backbone.dimensions, HIDDEN, self.settings.code_bits)
+            fresh = projection(self.backbone.dimensions, HIDDEN, settings.code_bits)
         self.backbone.load_state_dict(self.teacher.state_dict())
         self.head.load_state_dict(fresh.state_dict())
         self.teacher_head.load_state_dict(fresh.state_dict())
@@ -124,7 +122,7 @@ class Codes(SelfSupervised):
         outputs = _bits(self.head, features)
         labelled = self.labelled[rows]
         by_label = softplus(-self.labels[rows] * outputs).mean(dim=1) * labelled
-        by_teacher = softplus(-_signs(said) * outputs) * sure
+        by_teacher = softplus(torch.where(said >= 0, -outputs, outputs)) * sure
         predicted = self.predictor(self.projector(features))
         consistency = self.settings.consistency * (1 - cosine(predicted, target)).mean()
         return by_label.sum() / labelled.sum().clamp(min=1) + by_teacher.mean() + consistency
@@ -164,21 +162,13 @@ def neighbourhood_codes(
     )  # fmt: skip
     codes = np.where(values @ fitted.weight.T + fitted.bias >= 0, np.float32(1), np.float32(-1))
     lists = knn(values, min(k1, n - 1), centre=True, device="cuda" if device == "cuda" else None)
-    k = lists.shape[1]
-    votes = sparse.csr_array(
-        (np.ones(n * k, np.float32), lists.ravel(), np.arange(0, n * k + 1, k)), shape=(n, n)
-    )
-    mean = (votes @ codes + codes) / (k + 1)
+    mean = (graph_of(lists) @ codes + codes) / (lists.shape[1] + 1)
     return np.where(mean >= 0, np.int8(1), np.int8(-1)), np.abs(mean).mean(axis=1)
 
 
 def _bits(head: nn.Module, features: Tensor) -> Tensor:
     """L logits of each view."""
     return SHARPNESS * head(normalize(features.float(), dim=1)).float()
-
-
-def _signs(values: Tensor) -> Tensor:
-    return torch.where(values >= 0, 1.0, -1.0)
 
 
 def _values(*modules: nn.Module) -> list[Tensor]:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ddh.neighbours import knn
+from ddh.neighbours.statistics import graph_of
 
 BLOCK_BYTES = 64 << 20
 
@@ -41,8 +42,7 @@ def find_partners(
     """
     lists = knn(features, min(k1, len(features) - 1), centre=True, device=device)
     n, k = lists.shape
-    rows = np.repeat(np.arange(n, dtype=np.int64), k)
-    listed = sparse.csr_array((np.ones(n * k, np.int8), (rows, lists.ravel())), shape=(n, n))
+    listed = graph_of(lists)
     mutual = sparse.csr_array(listed.multiply(listed.T))
     mutual.sort_indices()
     first = np.repeat(np.arange(n), np.diff(mutual.indptr))
