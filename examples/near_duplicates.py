@@ -15,7 +15,7 @@ import ddh.index
 from ddh.backbones import create
 from ddh.hashers import LSH
 from ddh.images import ImageFolder
-from ddh.training import extract
+from ddh.train import extract
 
 photos = Path("photos")
 photos.mkdir(exist_ok=True)

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from ddh.cli import cli
-from ddh.training import PRESETS
+from ddh.train import PRESETS
 
 
 def documents(repository):

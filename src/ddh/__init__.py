@@ -11,10 +11,10 @@ __version__ = "0.1.0"
 __all__ = ["DDH", "DDHError", "load", "__version__"]
 
 if TYPE_CHECKING:
-    from ddh.errors import DDHError
+    from ddh._core.errors import DDHError
     from ddh.hashers import DDH, load
 
-_HOMES = {"DDH": "ddh.hashers", "load": "ddh.hashers", "DDHError": "ddh.errors"}
+_HOMES = {"DDH": "ddh.hashers", "load": "ddh.hashers", "DDHError": "ddh._core.errors"}
 
 
 def __getattr__(name: str) -> Any:

@@ -8,9 +8,9 @@ import torch
 from scipy.io import savemat
 from torch import nn
 
+from ddh._core.errors import DDHWarning, InputError, MissingDependency, ModelError
 from ddh.backbones import CNNF, create, fold_batch_norm, load_matconvnet, rebuild
 from ddh.backbones.efficientnet_lite import VARIANTS, SamePadding
-from ddh.errors import DDHWarning, InputError, MissingDependency, ModelError
 
 
 def test_cnnf_has_the_shapes_of_table_1():

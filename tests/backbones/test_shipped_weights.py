@@ -5,7 +5,7 @@ import pytest
 
 from ddh.backbones import create
 from ddh.images import cifar10
-from ddh.training.features import extract
+from ddh.train.features import extract
 
 
 @pytest.fixture(scope="module")

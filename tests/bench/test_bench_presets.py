@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from ddh._core.errors import InputError
 from ddh.backbones import ResNet
 from ddh.bench.writing import Outcome
 from ddh.cli import cli
-from ddh.errors import InputError
 from ddh.images import LabelledImages, open_images
 
 

@@ -28,7 +28,7 @@ def pictures(monkeypatch):
 
 
 def test_pretraining_curve_and_table(pictures, narrow, tmp_path, monkeypatch):
-    monkeypatch.setattr("ddh.training.pretraining.signs.LEAST_RANK", 0)  # it is narrow
+    monkeypatch.setattr("ddh.pretrain.diagnostics.LEAST_RANK", 0)  # it is narrow
     words = ["bench", "quality", "-o", str(tmp_path / "results"), "-q"]
     words += ["--bits", "8", "--seeds", "0", "--minutes", "0.02", "--device", "cpu"]
     words += ["--codes-epochs", "2", "--set", "codes.rounds=2"]
@@ -51,7 +51,7 @@ def test_pretraining_curve_and_table(pictures, narrow, tmp_path, monkeypatch):
     def again(*given, **named):
         raise AssertionError("pretrained again")
 
-    monkeypatch.setattr("ddh.training.pretraining.pretrain", again)
+    monkeypatch.setattr("ddh.pretrain.pretrain", again)
     second = CliRunner().invoke(cli, words, catch_exceptions=False)
     assert second.exit_code == 0, second.output
 

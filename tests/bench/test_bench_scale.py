@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from ddh._core.errors import DDHError, InputError
 from ddh.bench import scale_codes
 from ddh.bench.scale import exponent, scale
-from ddh.errors import DDHError, InputError
 
 SMALL = ["--images", "1000,2500", "--dimensions", "16", "--codes", "5000", "--milvus", "300"]
 

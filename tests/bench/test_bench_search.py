@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from ddh._core.errors import DDHError, InputError
 from ddh.bench import search, search_data, search_peers
-from ddh.errors import DDHError, InputError
 
 SMALL = ["--bits", "16", "--bits", "64", "--rows", "3000", "-k", "5", "--repeat", "1"]
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-import ddh.training.pretraining
+import ddh.pretrain
+from ddh._core.errors import InputError
 from ddh.bench.table6 import _seeded_splits
 from ddh.bench.writing import Outcome
 from ddh.cli import cli
-from ddh.errors import InputError
 from ddh.hashers.itq import ITQ
 from ddh.images import LabelledImages, open_images
 
@@ -69,13 +69,13 @@ def test_views_of_training_images_alone(shades, learned_from, tmp_path):
 
 
 def test_each_split_adapts_a_network_of_its_own(shades, learned_from, tmp_path, monkeypatch):
-    real, seen = ddh.training.pretraining.pretrain, []
+    real, seen = ddh.pretrain.pretrain, []
 
     def pretrain(network, pictures, settings, **named):
         seen.append(pictures.pixels)
         return real(network, pictures, settings, **named)
 
-    monkeypatch.setattr(ddh.training.pretraining, "pretrain", pretrain)
+    monkeypatch.setattr(ddh.pretrain, "pretrain", pretrain)
     outcome = bench(tmp_path, "--adapt", "1")
     for pixels, split in zip(seen, _seeded_splits(shades.labels), strict=True):
         assert np.array_equal(pixels, shades.images.pixels[split.train])

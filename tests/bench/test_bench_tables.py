@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from PIL import Image
 from sklearn.datasets import load_digits
 
+from ddh._core.errors import InputError, MissingDependency
 from ddh.bench import paper
 from ddh.bench.features import read_features
 from ddh.bench.options import settings_of, whole_numbers
@@ -19,7 +20,6 @@ from ddh.bench.retrieval_measure import Task, subset
 from ddh.bench.store import Store, key_digest
 from ddh.bench.writing import Outcome, Table
 from ddh.cli import cli
-from ddh.errors import InputError, MissingDependency
 from ddh.evaluation import RetrievalSplit, mean_average_precision
 from ddh.hashers import create
 

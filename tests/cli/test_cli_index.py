@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from PIL import Image
 
 import ddh.index
+from ddh._core.errors import InputError
 from ddh.cli import cli
-from ddh.errors import InputError
 from ddh.hashers import DDH
 
 BITS = 32

@@ -6,10 +6,10 @@ import re
 import pytest
 from click.testing import CliRunner
 
+from ddh._core.errors import InputError
 from ddh.bench import capacity, rates
 from ddh.bench.capacity import RATES, Collection, Machine, in_bytes, in_time, searching, stages
 from ddh.cli.plan import plan
-from ddh.errors import InputError
 
 
 def invoke(*arguments):

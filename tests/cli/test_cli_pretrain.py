@@ -7,9 +7,9 @@ import pytest
 from click.testing import CliRunner
 
 import ddh
+from ddh._core.errors import InputError
 from ddh.backbones import create
 from ddh.cli import cli
-from ddh.errors import InputError
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import ddh
 from ddh.backbones import ResNet
 from ddh.hashers import DDH
 from ddh.images import ImageFolder
-from ddh.training.features import extract
+from ddh.train.features import extract
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "index"))
 from index_servers import MilvusServer, PostgresServer, need_milvus

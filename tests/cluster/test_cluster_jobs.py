@@ -18,6 +18,8 @@ import pytest
 from click.testing import CliRunner
 
 import ddh.index
+from ddh._core.errors import DDHError, InputError
+from ddh._core.jobs import read_jobs
 from ddh.cli import cli
 from ddh.cluster import (
     Cluster,
@@ -34,8 +36,6 @@ from ddh.cluster.neighbours import labels_on_cluster, lists_on_cluster
 from ddh.cluster.pictures import Picture
 from ddh.cluster.scheduler import SLOTS, Done, Scheduler
 from ddh.cluster.writing import Outcome
-from ddh.errors import DDHError, InputError
-from ddh.jobs import read_jobs
 from ddh.neighbours import approximate_labels, cosine_space
 from ddh.neighbours.approximate import approximate_lists
 

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import ddh.index
+from ddh._core.errors import DDHError, InputError, MissingDependency, ModelError
 from ddh.cli import cli
 from ddh.cluster import (
     Cluster,
@@ -27,7 +28,6 @@ from ddh.cluster.connection import connect
 from ddh.cluster.encoder import Encoder
 from ddh.cluster.pictures import Picture
 from ddh.cluster.writing import Outcome, Rows
-from ddh.errors import DDHError, InputError, MissingDependency, ModelError
 from ddh.index import FileStamp, Written
 
 BITS = 12

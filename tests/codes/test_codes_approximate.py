@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ddh import codes
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 
 
 def lsh_codes(rows, bits, seed, centres=300, noise=0.4):

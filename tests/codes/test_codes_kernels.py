@@ -7,8 +7,8 @@ import native_check
 import pytest
 
 from ddh import codes
+from ddh._core.errors import InputError
 from ddh.codes import kernels
-from ddh.errors import InputError
 
 
 @pytest.fixture

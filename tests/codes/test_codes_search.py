@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddh import codes
+from ddh._core.errors import InputError
 from ddh.codes import kernels
-from ddh.errors import InputError
 
 
 def kernels_here():

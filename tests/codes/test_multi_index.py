@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddh import codes
+from ddh._core.errors import InputError
 from ddh.codes import multi_index
 from ddh.codes.bucket_costs import radius_cost, tables_for_neighbours, tables_for_radius
-from ddh.errors import InputError
 
 
 @pytest.fixture

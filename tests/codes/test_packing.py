@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddh import codes
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 
 
 def test_bit_order():

@@ -6,6 +6,7 @@ from PIL import Image, ImageDraw
 
 cv2 = pytest.importorskip("cv2")
 
+from ddh._core.errors import InputError, MissingDependency  # noqa: E402
 from ddh.descriptors import DESCRIPTORS, Photograph, Vocabulary, descriptor, extract  # noqa: E402
 from ddh.descriptors.colour import cone  # noqa: E402
 from ddh.descriptors.extraction import LocalFeatures  # noqa: E402
@@ -13,7 +14,6 @@ from ddh.descriptors.foreground import foreground  # noqa: E402
 from ddh.descriptors.hog import BINS, BLOCK, CELL, hog_blocks  # noqa: E402
 from ddh.descriptors.sift import main_direction, sift  # noqa: E402
 from ddh.descriptors.texture import filter_bank, mr8  # noqa: E402
-from ddh.errors import InputError, MissingDependency  # noqa: E402
 from ddh.evaluation import recognise  # noqa: E402
 from ddh.images import ImageArray  # noqa: E402
 

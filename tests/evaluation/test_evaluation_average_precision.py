@@ -5,7 +5,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 from ddh.evaluation import DENOMINATORS, Protocol, Retrieval, Score, mean_average_precision
 from ddh.evaluation.ranking import seeded_order
 

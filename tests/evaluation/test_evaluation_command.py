@@ -9,9 +9,9 @@ from click.testing import CliRunner
 from PIL import Image
 
 import ddh
+from ddh._core.errors import InputError
 from ddh.cli import cli
 from ddh.cli.labels import classes_of
-from ddh.errors import InputError
 from ddh.evaluation import mean_average_precision
 from ddh.images import digits
 

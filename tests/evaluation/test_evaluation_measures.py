@@ -7,7 +7,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 from ddh.evaluation import Protocol, Retrieval, Score, diagnose, over_seeds
 
 

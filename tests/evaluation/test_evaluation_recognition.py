@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 from ddh.evaluation import recognise
 from ddh.evaluation.recognition import ChiSquareMachine, LinearMachine, chi_square
 

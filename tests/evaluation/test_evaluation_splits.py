@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 from ddh.evaluation import PROTOCOLS, RetrievalSplit, per_class, split_by_name
 
 CIFAR = np.concatenate([np.repeat(np.arange(10), 5000), np.repeat(np.arange(10), 1000)])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 from ddh.evaluation import mean_average_precision_of_vectors
 from ddh.evaluation.ranking import seeded_order
 

@@ -14,8 +14,8 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import ddh
+from ddh._core.errors import DDHError, InputError
 from ddh.codes import unpack
-from ddh.errors import DDHError, InputError
 from ddh.evaluation import mean_average_precision
 from ddh.hashers import create, method
 from ddh.hashers.base import Hasher

@@ -8,9 +8,9 @@ import torch
 from PIL import Image
 
 import ddh
+from ddh._core.errors import InputError, ModelError
 from ddh.backbones import ResNet
 from ddh.codes import pack, unpack
-from ddh.errors import InputError, ModelError
 from ddh.hashers import DDH, ITQ, LSH
 
 
@@ -205,10 +205,10 @@ def test_the_network_starts_from_what_the_layer_has_learned(monkeypatch):
     images = np.random.default_rng(0).integers(0, 256, (60, 16, 16, 3), dtype=np.uint8)
     fixed = {"bits": 8, "epochs": 4, "batch_size": 20, "device": "cpu"}
     head = DDH(**fixed).fit(images)
-    deep = DDH(**fixed, depth="network", network_epochs=1, network_rate=1e-12).fit(images)
+    deep = DDH(**fixed, depth="network", network_epochs=1, backbone_lr_scale=1e-12).fit(images)
     assert np.array_equal(head.transform(images), deep.transform(images))
     assert [entry["epoch"] for entry in deep.history_] == [1, 2, 3, 4, 5]
-    together = DDH(**fixed, depth="network", network_epochs=0, network_rate=1e-12).fit(images)
+    together = DDH(**fixed, depth="network", network_epochs=0, backbone_lr_scale=1e-12).fit(images)
     assert len(together.history_) == 4
 
 

@@ -8,8 +8,8 @@ import torch
 from PIL import Image
 
 import ddh.hashers.deep as deep
+from ddh._core.errors import InputError
 from ddh.backbones import ResNet
-from ddh.errors import InputError
 from ddh.hashers import DeepBit, HashNet, create, load
 
 METHODS = ["SemanticHashing", "DH", "DeepBit", "CNNH", "DSRH", "DSCH", "DRSCH", "DPSH", "HashNet"]
@@ -116,7 +116,7 @@ def test_end_to_end_training_learns() -> None:
     """New stripes find their own kind among the training images."""
     images, y = pictures(96)
     queries, expected = pictures(32, seed=1)
-    settings = {"hidden": (), "epochs": 8, "learning_rate": 3e-3, "network_rate": 1.0}
+    settings = {"hidden": (), "epochs": 8, "learning_rate": 3e-3, "backbone_lr_scale": 1.0}
     model = make("HashNet", depth="network", **settings).fit(images, y)
     assert model.losses_[-1] < 0.7 * model.losses_[0]
     products = model.transform(queries).astype(int) @ model.transform(images).T.astype(int)

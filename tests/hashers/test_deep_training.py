@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from ddh.errors import DDHError, InputError, ModelError
+from ddh._core.errors import DDHError, InputError, ModelError
 from ddh.hashers import CNNH, DPSH, DSCH, HashNet, create, load
 from ddh.hashers.deep_training import HashLayers, Objective, Run, seeded, train
-from ddh.training.inputs import FeatureInputs
+from ddh.train.inputs import FeatureInputs
 
 METHODS = ["SemanticHashing", "DH", "DeepBit", "CNNH", "DSRH", "DSCH", "DRSCH", "DPSH", "HashNet"]
 QUICK = {"hidden": (12,), "epochs": 2, "batch_size": 16, "device": "cpu"}

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 from ddh.hashers import FastH
 from ddh.hashers.fasth import cut_blocks, first_codes, pair_weights, similar_blocks
 

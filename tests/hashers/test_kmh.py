@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 from ddh.hashers import KMH
 from ddh.hashers.kmh import (
     assign,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 from ddh.hashers.linear_algebra import (
     BLOCK_ROWS,
     Ridge,

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 from ddh.hashers import SDH
 from ddh.hashers.sdh import best_column, discrete_codes
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 from ddh.hashers import SphH
 from ddh.hashers.sphh import MEAN_TOLERANCE, spherical_distance
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ddh.errors import DDHWarning, InputError
+from ddh._core.errors import DDHWarning, InputError
 from ddh.images import ImageFiles, ImageFolder, Limits, UnreadableImage, decode
 
 

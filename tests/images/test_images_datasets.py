@@ -9,7 +9,7 @@ import pytest
 import scipy.io
 from PIL import Image
 
-from ddh.errors import DDHWarning, InputError
+from ddh._core.errors import DDHWarning, InputError
 from ddh.images import (
     cifar,
     cifar10,

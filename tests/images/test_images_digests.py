@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 from ddh.images import ImageArray, ImageFiles, digits, pixel_digest
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (4, 6, 9, 3), dtype=np.uint8)

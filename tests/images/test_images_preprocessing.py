@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 from ddh.images import Preprocessing
 
 

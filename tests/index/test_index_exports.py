@@ -8,7 +8,7 @@ from index_oracle import Oracle, pairs, random_codes
 from index_servers import need_milvus
 
 import ddh.index
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 from ddh.index import exports
 
 ROWS = 300

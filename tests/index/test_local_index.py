@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from index_oracle import Oracle, pairs, random_codes
 
 import ddh.index
-from ddh.errors import DDHError, InputError
+from ddh._core.errors import DDHError, InputError
 from ddh.index import scan
 from ddh.index.local_store import LocalStore
 from ddh.index.pages import BLOCK_ROWS

@@ -12,7 +12,7 @@ from index_oracle import Oracle, pairs, random_codes
 from index_servers import MilvusServer, free_port, need_milvus
 
 import ddh.index
-from ddh.errors import DDHError, InputError
+from ddh._core.errors import DDHError, InputError
 from ddh.index import retries
 
 

@@ -10,7 +10,7 @@ from index_oracle import Oracle, pairs, random_codes
 from index_servers import free_port
 
 import ddh.index
-from ddh.errors import DDHError, InputError
+from ddh._core.errors import DDHError, InputError
 from ddh.index import retries
 
 psycopg = pytest.importorskip("psycopg")

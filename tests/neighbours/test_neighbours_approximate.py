@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ddh.errors import DDHWarning, InputError
+from ddh._core.errors import DDHWarning, InputError
 from ddh.neighbours import (
     Cells,
     CosineSpace,

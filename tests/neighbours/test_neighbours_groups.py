@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 from ddh.neighbours import label_groups
 
 

@@ -7,7 +7,7 @@ from alg1_oracle import nearest_by_hand, order_keys
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ddh.errors import DDHWarning, InputError, MissingDependency
+from ddh._core.errors import DDHWarning, InputError, MissingDependency
 from ddh.neighbours import approximate, cosine, exact, knn, nearest, products
 from ddh.neighbours.cosine import cosine_space
 from ddh.neighbours.device import DeviceRows
@@ -59,7 +59,7 @@ def test_device_lists_are_the_same(case):
 def test_bfloat16_short_lists_give_the_same_lists(case, monkeypatch, small_tiles):
     X, k = case
     monkeypatch.setattr(
-        exact, "fastest_product", lambda space, index, *_: products.BrainProduct(space, index)
+        exact, "fastest_product", lambda space, index, *_: products.BFloat16Product(space, index)
     )
     np.testing.assert_array_equal(knn(X, k), nearest_by_hand(X, k))
 
@@ -134,7 +134,7 @@ def test_the_length_of_features_does_not_matter(scale, loops):
 
 
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # a CPU without bfloat16 emulates it
-@pytest.mark.parametrize("product", [products.SingleProduct, products.BrainProduct])
+@pytest.mark.parametrize("product", [products.SingleProduct, products.BFloat16Product])
 def test_no_product_is_off_by_more_than_it_says(product):
     X = np.random.default_rng(9).standard_normal((200, 300)) + 1
     units = X / np.linalg.norm(X, axis=1, keepdims=True)
@@ -151,7 +151,7 @@ def test_bfloat16_is_used_only_where_it_helps(monkeypatch):
     index = np.arange(4096, dtype=np.int32)
     spread = rng.standard_normal((4096, 24)).astype(np.float32)
     chosen = products.fastest_product(cosine_space(spread), index, 5, 40)
-    assert isinstance(chosen, products.BrainProduct)
+    assert isinstance(chosen, products.BFloat16Product)
     # all rows nearly parallel: bfloat16 cannot tell which is nearer
     chosen = products.fastest_product(cosine_space(spread + 100), index, 5, 40)
     assert isinstance(chosen, products.SingleProduct)

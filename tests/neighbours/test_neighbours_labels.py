@@ -7,7 +7,7 @@ from alg1_oracle import labels_by_hand, nearest_by_hand
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 from ddh.neighbours import expand, knn, native, overlap_compiled, pairwise_labels
 from ddh.neighbours.overlap import membership
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 from ddh.neighbours import expand, knn, pairwise_labels, precision_over_k, statistics
 
 

@@ -7,8 +7,8 @@ import pytest
 from page_service import BITS, Collected, serving
 from playwright.sync_api import Page, expect
 
+import ddh._core.jobs
 import ddh.index
-import ddh.jobs
 
 PHONE = {"viewport": {"width": 375, "height": 740}, "has_touch": True, "is_mobile": True}
 TOKEN = "a token of the tests, long enough"
@@ -155,8 +155,8 @@ def test_jobs_show_progress_and_curves_as_they_run(open_page, address, own_folde
     monkeypatch.setenv("DDH_STATE", own_folders["DDH_STATE"])
     page = open_page(f"{address}#/jobs")
     expect(page.get_by_role("heading", name="No jobs yet")).to_be_visible()
-    with ddh.jobs.job("fit", "digits.ddh") as job:
-        stage = ddh.jobs.stage("Training", 10, "epoch")
+    with ddh._core.jobs.job("fit", "digits.ddh") as job:
+        stage = ddh._core.jobs.stage("Training", 10, "epoch")
         for epoch in range(6):
             stage.point("loss", 2 / (epoch + 1))
             stage.advance()

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import ddh.index
-from ddh import jobs
-from ddh.serve import survey
+from ddh._core import jobs
+from ddh.serve import catalog
 from ddh.serve.duplicates import _refuse_too_many
 
 
@@ -34,7 +34,7 @@ def test_a_survey_tells_values_apart_as_filters_do(tmp_path):
             paths=[f"f{i % 3}/x/{i}" for i in range(300)],
             metadata=[{"id": f"many {i}"} for i in range(300)],
         )
-        taken = survey.take(index)
+        taken = catalog.take(index)
         for value in (1, True, "1", False):
             found = [row.key for row in index.items(where={"v": value})]
             category = taken.categories["v"]

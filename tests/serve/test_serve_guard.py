@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from ddh.serve.watch import JsonLines
+from ddh.serve.request_log import JsonLines
 
 TOKEN = "a-token-that-is-long-enough"
 NEEDS_TOKEN = [

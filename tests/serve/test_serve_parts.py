@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 from ddh.serve.batching import Batcher, Busy
 from ddh.serve.disk_cache import DiskCache
 from ddh.serve.settings import Settings

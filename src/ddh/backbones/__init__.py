@@ -4,6 +4,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from ddh._core.errors import DDHWarning, InputError
 from ddh.backbones.base import Backbone, fold_batch_norm
 from ddh.backbones.cnnf import CNNF, load_matconvnet
 from ddh.backbones.efficientnet_lite import VARIANTS, EfficientNetLite
@@ -17,7 +18,6 @@ from ddh.backbones.weights import (
     read_state,
     write_weights,
 )
-from ddh.errors import DDHWarning, InputError
 
 __all__ = [
     "Backbone", "CNNF", "EfficientNetLite", "NAMES", "ResNet", "TimmBackbone", "create",

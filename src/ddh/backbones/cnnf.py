@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ddh._core.errors import ModelError
 from ddh.backbones.base import Backbone
 from ddh.backbones.weights import checked_file, file_digest
-from ddh.errors import ModelError
 from ddh.images import Preprocessing
 
 Pooling = Literal["table 1", "matconvnet"]

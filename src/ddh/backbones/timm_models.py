@@ -4,8 +4,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from ddh._core.errors import InputError, MissingDependency
 from ddh.backbones.base import Backbone
-from ddh.errors import InputError, MissingDependency
 from ddh.images import Preprocessing
 
 

@@ -15,8 +15,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from ddh.errors import InputError, MissingDependency, ModelError
-from ddh.whole_files import whole_file
+from ddh._core.atomic import atomic_path
+from ddh._core.errors import InputError, MissingDependency, ModelError
 
 
 def file_digest(path: Path) -> str:
@@ -96,7 +96,7 @@ def write_weights(path: Path, state: Mapping[str, Tensor], description: dict[str
         for name, tensor in state.items()
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(path) as temporary:
+    with atomic_path(path) as temporary:
         save_file(tensors, temporary, metadata={"ddh": json.dumps(description)})
 
 

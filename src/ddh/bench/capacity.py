@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 
 
 @dataclass(frozen=True)

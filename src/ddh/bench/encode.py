@@ -10,7 +10,7 @@ from typing import Any
 import click
 import numpy as np
 
-from ddh.output import emit, json_option
+from ddh._core.output import emit, json_option
 
 
 @click.command()
@@ -35,7 +35,7 @@ def encode(
 
     from ddh.backbones import create
     from ddh.images import ImageFolder
-    from ddh.training import Extractor
+    from ddh.train import Extractor
 
     with tempfile.TemporaryDirectory() as scratch:
         folder = images or sample_photographs(Path(scratch), limit, seed)

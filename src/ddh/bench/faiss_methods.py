@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ddh._core.progress import track
 from ddh.bench.method_task import Task
 from ddh.bench.timing import timed
 from ddh.evaluation import Score
 from ddh.hashers import create
-from ddh.progress import track
 
 Encoder = Callable[[NDArray[Any]], NDArray[np.int8]]
 Fit = Callable[[NDArray[np.float32], int, int], Encoder]

@@ -10,9 +10,9 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from ddh._core.errors import DDHWarning, InputError
 from ddh.bench.store import Store, key_digest
-from ddh.errors import DDHWarning, InputError
-from ddh.evaluation.protocol import NOT_SAID, digest
+from ddh.evaluation.protocol import UNSPECIFIED, digest
 from ddh.images import ImageSource, LabelledImages
 
 
@@ -71,8 +71,8 @@ def read_features(path: Path) -> FeatureSet:
         features,
         labels,
         data=str(content.get("data", path.stem)),
-        backbone=str(content.get("backbone", NOT_SAID)),
-        supervision=str(content.get("supervision", NOT_SAID)),
+        backbone=str(content.get("backbone", UNSPECIFIED)),
+        supervision=str(content.get("supervision", UNSPECIFIED)),
         digest=digest(features),
         query=None if query is None else query.astype(bool),
     )
@@ -95,7 +95,7 @@ def compute_features(
     warning.
     """
     from ddh.backbones import create
-    from ddh.training.features import extract_views
+    from ddh.train.features import extract_views
 
     network = create(backbone, weights, size)
     key = {

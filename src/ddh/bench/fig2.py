@@ -9,6 +9,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from ddh._core.progress import track
 from ddh.bench.options import BenchOptions, command_line, shared_options, whole_numbers
 from ddh.bench.plots import drawing, style
 from ddh.bench.retrieval_measure import Task
@@ -18,8 +19,7 @@ from ddh.bench.writing import Outcome, Table
 from ddh.evaluation.inputs import Relevance
 from ddh.neighbours import expand, knn, statistics
 from ddh.neighbours.statistics import graph_of
-from ddh.progress import track
-from ddh.training.device import choose
+from ddh.train.device import choose
 
 OVER = {"k1": "K1", "degree": "labels of an image (mean)"}
 

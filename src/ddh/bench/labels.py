@@ -10,10 +10,10 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from ddh.bench.alone import alone, peak
+from ddh._core.errors import InputError
+from ddh._core.output import emit, json_option
+from ddh.bench.isolated_process import alone, peak
 from ddh.bench.timing import timed
-from ddh.errors import InputError
-from ddh.output import emit, json_option
 
 QUICK = {"images": 4000, "dimensions": 256, "lists": 20_000, "naive": 300}
 CLUSTER = 256

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ddh._core.errors import InputError
 from ddh.bench.features import FeatureSet
-from ddh.errors import InputError
 from ddh.evaluation import Protocol, Score, mean_average_precision
 from ddh.evaluation.protocol import digest
 

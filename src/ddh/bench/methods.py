@@ -8,6 +8,8 @@ from typing import Any
 import click
 import numpy as np
 
+from ddh._core.output import emit, json_option, quiet_option
+from ddh._core.progress import track
 from ddh.bench.faiss_methods import compare, comparison_table
 from ddh.bench.features import read_features
 from ddh.bench.method_task import Task, digits
@@ -16,8 +18,6 @@ from ddh.bench.timing import timed
 from ddh.evaluation import over_seeds
 from ddh.hashers import create, method
 from ddh.hashers.registry import MODULES
-from ddh.output import emit, json_option, quiet_option
-from ddh.progress import track
 
 HEAD = (
     f"{'method':<17}{'kind':<19}{'labels':<8}{'mAP':>7}{'':<8}{'fit s':>9}{'CPU s':>9}"

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import click
 import numpy as np
 
-from ddh.errors import InputError
-from ddh.output import emit, json_option
+from ddh._core.errors import InputError
+from ddh._core.output import emit, json_option
 
 DENSE_LIMIT = 100_000
 DENSE_STEPS, STEPS = 3, 50

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from ddh.errors import InputError
-from ddh.output import json_option, quiet_option
+from ddh._core.errors import InputError
+from ddh._core.output import json_option, quiet_option
 
 Command = Callable[..., Any]
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ddh.errors import MissingDependency
+from ddh._core.errors import MissingDependency
 
 INK = "#1b1f24"
 FAINT = "#c9ced6"

@@ -7,15 +7,15 @@ from typing import Any
 import click
 import numpy as np
 
+from ddh._core.errors import InputError
+from ddh._core.output import json_option, quiet_option
+from ddh._core.progress import bar
 from ddh.bench.options import command_line, output_option, whole_numbers
 from ddh.bench.store import Store
 from ddh.bench.writing import Outcome, Table
 from ddh.codes import pack
-from ddh.errors import InputError
 from ddh.evaluation import mean_average_precision
 from ddh.images import LabelledImages, cifar10
-from ddh.output import json_option, quiet_option
-from ddh.progress import bar
 
 DEPTH = 100  # of the ranking that is scored
 QUERIES = 4  # one query for so many images

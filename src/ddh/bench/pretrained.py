@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ddh._core.atomic import write_atomic
 from ddh.bench.options import BenchOptions
 from ddh.bench.store import Store, key_digest
 from ddh.evaluation.protocol import digest
 from ddh.images import LabelledImages
-from ddh.whole_files import write_whole
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ def learn(
     import torch
 
     from ddh.backbones import Backbone, create, save
-    from ddh.training.pretraining import pretrain, pretrain_settings
-    from ddh.training.pretraining.loop import LOOKS
+    from ddh.pretrain import pretrain, pretrain_settings
+    from ddh.pretrain.loop import LOOKS
 
     torch.manual_seed(0)
     named = (options.backbone, options.weights) if start is None else ("auto", str(start))
@@ -79,9 +79,9 @@ def learn(
     if not weights.is_file():
         done = pretrain(
             network, data.images.take(rows), settings, device=options.device,
-            folder=folder / "work", resume=True, on_look=keep,
+            folder=folder / "work", resume=True, on_eval=keep,
         )  # fmt: skip
-        write_whole(history, json.dumps(done.history).encode())
+        write_atomic(history, json.dumps(done.history).encode())
         save(done.backbone, weights)
     told = json.loads(history.read_text())
     kept = {moment(entry): entry["seconds"] / 60 for entry in told}

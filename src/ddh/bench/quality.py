@@ -12,6 +12,7 @@ from typing import Any
 import click
 import numpy as np
 
+from ddh._core.errors import InputError
 from ddh.bench.features import compute_features
 from ddh.bench.options import BenchOptions, bits_option, shared_options, whole_numbers
 from ddh.bench.paper import TABLE2
@@ -22,7 +23,6 @@ from ddh.bench.retrieval_table import RetrievalBench
 from ddh.bench.store import Store
 from ddh.bench.tasks import cifar10_images
 from ddh.bench.writing import Table
-from ddh.errors import InputError
 from ddh.evaluation import RetrievalSplit
 from ddh.images import LabelledImages
 
@@ -70,7 +70,7 @@ def quality(
     ddh bench quality --data DIR --backbone efficientnet-lite0 --weights auto --size 128 --minutes 0
     ddh bench quality --data DIR --set codes.rounds=3 --set codes.consistency=0
     """
-    from ddh.training.recipe import STAGES
+    from ddh.pretrain.recipe import STAGES
 
     options = BenchOptions(**shared)
     store = Store(options.output)

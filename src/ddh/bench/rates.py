@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from ddh._core.progress import track
 from ddh.bench.capacity import DIMENSIONS, RATES, Rate
-from ddh.progress import track
 
 COMMAND = "ddh plan --measure"
 PICTURES, LABELLED, TRAINED, ENCODED, CODES = 48, 20_000, 20_000, 200_000, 4_000_000
@@ -65,7 +65,7 @@ def _pictures(count: int, side: int, device: str) -> dict[str, float]:
     from ddh.bench.capacity import MEASURED_SIDE
     from ddh.bench.encode import sample_photographs
     from ddh.images import ImageFolder
-    from ddh.training import Extractor
+    from ddh.train import Extractor
 
     with tempfile.TemporaryDirectory() as scratch, _one_thread():
         source = ImageFolder(sample_photographs(Path(scratch), count, 0))
@@ -99,10 +99,10 @@ def _training(images: int) -> dict[str, float]:
 
     from ddh.bench.objective import random_graph
     from ddh.objective import GraphPositives, PairMemory
-    from ddh.training import settings
-    from ddh.training.inputs import FeatureInputs
-    from ddh.training.loop import Run, train
-    from ddh.training.network import HashingLayer
+    from ddh.train import settings
+    from ddh.train.inputs import FeatureInputs
+    from ddh.train.loop import Run, train
+    from ddh.train.network import HashingLayer
 
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(images, DIMENSIONS, generator=generator)

@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ddh
+from ddh._core.arrays import l2_normalize
+from ddh._core.errors import InputError
+from ddh._core.progress import bar
 from ddh.bench.features import FeatureSet
 from ddh.bench.options import BenchOptions
 from ddh.bench.store import Store
 from ddh.descriptors import DESCRIPTORS, Vocabulary, descriptor, extract
-from ddh.errors import InputError
 from ddh.evaluation import recognise
 from ddh.evaluation.protocol import digest
 from ddh.images import LabelledImages, Split
-from ddh.progress import bar
-from ddh.unit_rows import unit_rows
 
 VERSION = 1
 VIEWS = 7
@@ -147,11 +147,11 @@ class SplitTask:
     @cached_property
     def unit_features(self) -> NDArray[np.float32]:
         """L2-normalised."""
-        return unit_rows(self.found.features)
+        return l2_normalize(self.found.features)
 
     def rows(self, rows: NDArray[np.int64] | slice, views: bool) -> NDArray[np.float32]:
         """What hash functions learn from: some images, and with `views` their views."""
-        others = [unit_rows(values[rows]) for values in self.found.views] if views else []
+        others = [l2_normalize(values[rows]) for values in self.found.views] if views else []
         return np.concatenate([self.unit_features[rows], *others])
 
     def key(self, **parts: Any) -> dict[str, Any]:

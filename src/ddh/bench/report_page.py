@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import ddh
+from ddh._core.errors import InputError
 from ddh.bench.plots import FAINT, INK
 from ddh.bench.writing import Outcome, Table
-from ddh.errors import InputError
 
 ORDER = ("table2", "table3", "fig2", "fig3", "table4", "table5", "table6")
 

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ddh
+from ddh._core.arrays import l2_normalize
+from ddh._core.errors import InputError
 from ddh.bench.features import FeatureSet
 from ddh.bench.store import Store
 from ddh.codes import search
-from ddh.errors import InputError
 from ddh.evaluation import (
     Curve,
     Protocol,
@@ -21,7 +22,6 @@ from ddh.evaluation import (
     diagnose,
     mean_average_precision_of_vectors,
 )
-from ddh.unit_rows import unit_rows
 
 # Raised when a measurement means something else than before, so that old ones are not reused.
 VERSION = 1
@@ -57,7 +57,7 @@ class Task:
     def features(self) -> NDArray[np.float32]:
         """Features of all images, of length 1 where the task normalises."""
         values = self.found.features
-        return unit_rows(values) if self.normalise else np.asarray(values, np.float32)
+        return l2_normalize(values) if self.normalise else np.asarray(values, np.float32)
 
     @cached_property
     def parts(self) -> dict[str, NDArray[np.float32]]:
@@ -144,7 +144,7 @@ def _measure(
     task: Task, row: Row, bits: int, seed: int, settings: dict[str, Any], device: str
 ) -> dict[str, Any]:
     from ddh.hashers import create
-    from ddh.training.device import choose
+    from ddh.train.device import choose
 
     hasher = create(row.method, bits=bits, **{"random_state": seed, **settings})
     if "device" in hasher.get_params():
@@ -247,7 +247,7 @@ def _plain(value: Any) -> Any:
 
 def measure_vectors(store: Store, task: Task, device: str) -> dict[str, Any]:
     """mAP@k of the cosine ranking of the features themselves: what codes are compared with."""
-    from ddh.training.device import choose
+    from ddh.train.device import choose
 
     def compute() -> dict[str, Any]:
         on = str(choose(device))

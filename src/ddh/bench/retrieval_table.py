@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ddh._core.errors import InputError
+from ddh._core.progress import bar
 from ddh.bench.examples import example_pictures
 from ddh.bench.options import command_line
 from ddh.bench.paper import PaperTable
@@ -13,9 +15,7 @@ from ddh.bench.plots import COLOURS, drawing, style
 from ddh.bench.retrieval_measure import Row, Task, measure_row, measure_vectors
 from ddh.bench.store import Store
 from ddh.bench.writing import Outcome, Table
-from ddh.errors import InputError
 from ddh.evaluation import Protocol
-from ddh.progress import bar
 
 
 @dataclass(frozen=True)

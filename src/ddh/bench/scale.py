@@ -13,7 +13,10 @@ import numpy as np
 from numpy.lib.format import open_memmap
 
 import ddh
-from ddh.bench.alone import alone
+from ddh._core.errors import InputError
+from ddh._core.output import json_option, quiet_option
+from ddh._core.progress import track
+from ddh.bench.isolated_process import alone
 from ddh.bench.labels import clustered_features
 from ddh.bench.options import command_line, output_option, whole_numbers
 from ddh.bench.plots import drawing, style
@@ -21,9 +24,6 @@ from ddh.bench.scale_codes import milvus_codes, searched_codes
 from ddh.bench.store import Store
 from ddh.bench.timing import timed
 from ddh.bench.writing import Outcome, Table
-from ddh.errors import InputError
-from ddh.output import json_option, quiet_option
-from ddh.progress import track
 
 QUICK = {"images": "2000,4000", "dimensions": 32, "codes": 100_000, "milvus": 3000}
 LEAST_IMAGES = 1000

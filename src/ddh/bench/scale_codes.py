@@ -9,10 +9,10 @@ import numpy as np
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
+from ddh._core.errors import DDHError
+from ddh._core.progress import track
 from ddh.bench.search_data import gaussian
 from ddh.bench.timing import timed
-from ddh.errors import DDHError
-from ddh.progress import track
 
 BLOCK = 1_000_000
 ADDED = 20_000

@@ -14,13 +14,13 @@ import click
 import numpy as np
 
 from ddh import codes
+from ddh._core.errors import DDHError, InputError
+from ddh._core.output import emit, json_option
+from ddh._core.progress import bar
 from ddh.bench.search_data import KINDS, Codes
 from ddh.bench.search_peers import OURS, Peer, installed
 from ddh.bench.timing import timed
 from ddh.codes.kernels import native
-from ddh.errors import DDHError, InputError
-from ddh.output import emit, json_option
-from ddh.progress import bar
 
 BITS, ROWS, NEIGHBOURS = (16, 32, 64, 128, 256), (1_000_000, 10_000_000), (10, 100, 1000)
 QUICK = {

@@ -23,12 +23,12 @@ import click
 
 import ddh.index
 from ddh import codes
+from ddh._core.errors import DDHError
+from ddh._core.output import emit, json_option
+from ddh._core.progress import track
 from ddh.bench.encode import sample_photographs
 from ddh.bench.search_data import KINDS, Codes
 from ddh.bench.serve_load import load, post
-from ddh.errors import DDHError
-from ddh.output import emit, json_option
-from ddh.progress import track
 
 ADDED_TOGETHER = 50_000
 QUERIES = 4096

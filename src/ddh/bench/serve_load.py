@@ -8,7 +8,7 @@ from itertools import cycle
 
 import numpy as np
 
-from ddh.errors import DDHError
+from ddh._core.errors import DDHError
 
 HEAD_END = b"\r\n\r\n"
 LENGTH = b"content-length:"

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ddh.errors import InputError
-from ddh.whole_files import write_whole
+from ddh._core.atomic import write_atomic
+from ddh._core.errors import InputError
 
 Key = dict[str, Any]
 
@@ -51,7 +51,7 @@ class Store:
         result = compute()
         text = json.dumps({"key": key, "result": result}, indent=1)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, text.encode())
+        write_atomic(path, text.encode())
         return result
 
 

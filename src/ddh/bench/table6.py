@@ -8,6 +8,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from ddh._core.errors import DDHWarning, InputError, MissingDependency
 from ddh.bench.features import FeatureSet, compute_features, read_features
 from ddh.bench.options import BenchOptions, command_line, shared_options, whole_numbers
 from ddh.bench.paper import TABLE6
@@ -25,7 +26,6 @@ from ddh.bench.recognition_rows import (
 from ddh.bench.store import Store
 from ddh.bench.writing import Outcome, Table
 from ddh.descriptors.opencv import opencv
-from ddh.errors import DDHWarning, InputError, MissingDependency
 from ddh.images import LabelledImages, Split, flowers17, flowers17_splits
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ddh._core.errors import InputError
 from ddh.bench.features import FeatureSet, compute_features, read_features
 from ddh.bench.options import BenchOptions
 from ddh.bench.retrieval_measure import Task, subset
 from ddh.bench.store import Store
-from ddh.errors import InputError
 from ddh.evaluation import RetrievalSplit, per_class, refuse_shared_images, split_by_name
 from ddh.images import LabelledImages, cifar10, multi_label_list, nus_wide, pixel_digest
 from ddh.images.nus import MOST_FREQUENT

@@ -11,8 +11,8 @@ from typing import Any
 import click
 
 import ddh
-from ddh.output import emit
-from ddh.whole_files import write_whole
+from ddh._core.atomic import write_atomic
+from ddh._core.output import emit
 
 RESULTS = "results.json"
 
@@ -60,9 +60,9 @@ class Outcome:
     def write(self, folder: Path) -> None:
         """results.json, results.csv and table.md in the bench's folder, made if need be."""
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / RESULTS, json.dumps(self.as_dict(), indent=1).encode())
-        write_whole(folder / "results.csv", _csv(self.records).encode())
-        write_whole(folder / "table.md", self.markdown().encode())
+        write_atomic(folder / RESULTS, json.dumps(self.as_dict(), indent=1).encode())
+        write_atomic(folder / "results.csv", _csv(self.records).encode())
+        write_atomic(folder / "table.md", self.markdown().encode())
 
     def show(self, folder: Path, as_json: bool) -> None:
         """Print the page, or all of it as JSON, and where it was written."""

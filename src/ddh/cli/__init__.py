@@ -5,8 +5,8 @@ import sys
 import click
 
 import ddh
-from ddh.errors import DDHError
-from ddh.lazy_group import LazyGroup
+from ddh._core.errors import DDHError
+from ddh._core.lazy_group import LazyGroup
 
 # verb -> "module:object"; the help of `ddh --help` reads each module's short help.
 VERBS = {

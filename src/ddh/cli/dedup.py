@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ddh._core.errors import InputError
+from ddh._core.output import emit, json_option, quiet_option
+from ddh._core.progress import track
 from ddh.cli.index import index_option, open_collection
 from ddh.cli.search import TILE, picture
-from ddh.errors import InputError
-from ddh.output import emit, json_option, quiet_option
-from ddh.progress import track
 
 if TYPE_CHECKING:
     from ddh.index import DuplicateGroup
@@ -100,7 +100,7 @@ def _radius(radius: int | None, share: float | None, bits: int) -> int:
 
 def _ranked(collection: "Collection", group: "DuplicateGroup") -> list[Member]:
     """The members of a group, the one to keep first, the others by their distance to it."""
-    from ddh.index.copies import measure, rank
+    from ddh.index.duplicate_ranking import measure, rank
 
     rows = collection.index.get_many([hit.key for hit in group])
     copies = rank(rows, [measure(collection.file(row.key)) for row in rows])

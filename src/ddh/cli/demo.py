@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from ddh.output import emit, json_option, quiet_option
+from ddh._core.output import emit, json_option, quiet_option
 
 BITS = 32
 QUERIES = 297

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
+from ddh._core.progress import bar
 from ddh.cli.index import open_collection
-from ddh.progress import bar
 
 PICTURES = 1797
 SIDE = 64  # of the PNG files, and of what the network sees: learning takes seconds

@@ -1,6 +1,6 @@
 """`ddh doctor`: what is installed, what runs, what is missing and how to get it.
 
-Nothing is imported here that could be missing: not even `ddh.output`, which needs tqdm.
+Nothing is imported here that could be missing: not even `ddh._core.output`, which needs tqdm.
 """
 
 import json
@@ -341,7 +341,7 @@ def free_memory() -> int | None:
 
 
 def _folders() -> Iterator[Finding]:
-    from ddh.jobs import jobs_folder
+    from ddh._core.jobs import jobs_folder
     from ddh.serve.settings import Settings
 
     places = {

@@ -119,7 +119,7 @@ def device() -> Outcome:
     """Where a network would run, after a small product there."""
     import torch
 
-    from ddh.training.device import choose
+    from ddh.train.device import choose
 
     chosen = choose("auto")
     ones = torch.ones(64, 64, device=chosen)
@@ -135,9 +135,9 @@ def device() -> Outcome:
 
 def weights(name: str) -> Outcome:
     """Whether the ImageNet weights of a backbone are there, and are the right ones."""
+    from ddh._core.errors import MissingDependency
     from ddh.backbones.efficientnet_lite import VARIANTS
     from ddh.backbones.weights import packaged_file
-    from ddh.errors import MissingDependency
 
     variant = VARIANTS[name]
     try:

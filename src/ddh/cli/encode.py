@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from ddh._core.atomic import atomic_path
+from ddh._core.errors import InputError
+from ddh._core.jobs import recorded
+from ddh._core.output import describe_failures, emit, json_option, quiet_option
+from ddh._core.progress import bar
 from ddh.cli.fit import read_input, work_folder
 from ddh.cli.ray_options import Source, local_path, ray_options
-from ddh.errors import InputError
-from ddh.jobs import recorded
-from ddh.output import describe_failures, emit, json_option, quiet_option
-from ddh.progress import bar
-from ddh.whole_files import whole_file
 
 if TYPE_CHECKING:
     from ddh.cluster import Cluster
@@ -153,7 +153,7 @@ def _encode_part(model: Any, part: Any, progress: Any) -> Part:
 def _save_part(work: Path, start: int, identity: dict[str, Any], *part: Any) -> None:
     indices, codes, failures = part
     note = json.dumps({"identity": identity, "failures": failures})
-    with whole_file(work / f"{start}.npz") as target, target.open("wb") as stream:
+    with atomic_path(work / f"{start}.npz") as target, target.open("wb") as stream:
         np.savez(stream, indices=indices, codes=codes, note=np.array(note))
 
 
@@ -172,7 +172,7 @@ def _read_part(work: Path, start: int, identity: dict[str, Any]) -> Part | None:
 
 def _write(out: Path, names: list[str], codes: np.ndarray, bits: int, model_id: str) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(out) as target:
+    with atomic_path(out) as target:
         if out.suffix == ".csv":
             _write_csv(target, names, codes)
             return

@@ -9,8 +9,9 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from ddh._core.errors import InputError
+from ddh._core.output import emit, json_option, quiet_option
 from ddh.cli.labels import classes_of
-from ddh.errors import InputError
 from ddh.evaluation import (
     DENOMINATORS,
     PROTOCOLS,
@@ -21,7 +22,6 @@ from ddh.evaluation import (
     refuse_shared_images,
     split_by_name,
 )
-from ddh.output import emit, json_option, quiet_option
 
 
 @dataclass(frozen=True)
@@ -247,7 +247,7 @@ def _read_codes(path: Path) -> Side:
 
 
 def _encode(hasher: Any, images: Any) -> Side:
-    from ddh.progress import bar
+    from ddh._core.progress import bar
 
     codes: list[NDArray[np.uint8]] = []
     with bar("Encoding", total=len(images), unit="image") as progress:

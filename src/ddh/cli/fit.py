@@ -7,9 +7,9 @@ from typing import Any
 import click
 import numpy as np
 
-from ddh.errors import InputError
-from ddh.jobs import recorded
-from ddh.output import describe_failures, emit, json_option, quiet_option
+from ddh._core.errors import InputError
+from ddh._core.jobs import recorded
+from ddh._core.output import describe_failures, emit, json_option, quiet_option
 
 DEPTHS = ("head", "last-stage", "network")
 
@@ -77,7 +77,7 @@ def fit(
     torchrun --nproc-per-node 4 -m ddh fit photos/ -o photos.ddh      on four GPUs
     """
     from ddh.hashers import DDH
-    from ddh.training.processes import job
+    from ddh.train.distributed import job
 
     started = time.monotonic()
     with job(settings["device"]) as processes:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ddh._core.errors import InputError
+from ddh._core.jobs import recorded
+from ddh._core.output import describe_failures, emit, json_option, quiet_option
+from ddh._core.progress import bar
 from ddh.cli.ray_options import Source, local_path, ray_options
-from ddh.errors import InputError
-from ddh.jobs import recorded
-from ddh.output import describe_failures, emit, json_option, quiet_option
-from ddh.progress import bar
 
 if TYPE_CHECKING:
     from ddh.cluster import Cluster

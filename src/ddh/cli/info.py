@@ -10,8 +10,8 @@ import click
 import numpy as np
 
 import ddh
-from ddh.errors import InputError
-from ddh.output import emit, json_option
+from ddh._core.errors import InputError
+from ddh._core.output import emit, json_option
 
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "pillow", "torch", "faiss-cpu", "safetensors")
 OPTIONAL = {

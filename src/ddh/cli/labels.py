@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 
 
 def classes_of(names: Sequence[str], labels: Path | None) -> NDArray[Any]:

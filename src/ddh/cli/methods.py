@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from ddh.output import emit, json_option
+from ddh._core.output import emit, json_option
 
 LABELS = {"none": "no", "optional": "if given", "required": "yes"}
 

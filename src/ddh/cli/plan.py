@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from ddh.output import emit, json_option, quiet_option
+from ddh._core.output import emit, json_option, quiet_option
 
 
 class Count(click.ParamType):
@@ -51,8 +51,8 @@ def plan(
     ddh plan --images 1e8 --learn 1e7 --cores 64 --memory 256 --hours 48
     ddh plan --images 1e6 --measure
     """
+    from ddh._core.errors import InputError
     from ddh.bench.capacity import RATES, Collection, Machine, searching, stages, table
-    from ddh.errors import InputError
 
     if min(cores, memory, hours) <= 0:
         raise InputError("cores, memory and hours must be positive")

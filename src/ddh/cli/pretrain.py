@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
+from ddh._core.errors import InputError
+from ddh._core.jobs import recorded
+from ddh._core.output import describe_failures, emit, json_option, quiet_option
 from ddh.cli.fit import read_input, work_folder
-from ddh.errors import InputError
-from ddh.jobs import recorded
-from ddh.output import describe_failures, emit, json_option, quiet_option
 
 
 @click.command()
@@ -78,8 +78,8 @@ def pretrain(
 
     from ddh.backbones import create, save
     from ddh.images import is_images, open_images
-    from ddh.training.pretraining import pretrain as run
-    from ddh.training.pretraining import pretrain_settings
+    from ddh.pretrain import pretrain as run
+    from ddh.pretrain import pretrain_settings
 
     if out.suffix != ".safetensors":
         raise InputError(f"the weights file ends in .safetensors, not in {out.suffix or 'nothing'}")

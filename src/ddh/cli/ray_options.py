@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 
 Command = Callable[..., Any]
 

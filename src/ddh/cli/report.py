@@ -25,9 +25,9 @@ def report(folder: Path, output: Path | None, title: str) -> None:
     ddh bench table2 --data DIR -o results
     ddh report results
     """
+    from ddh._core.atomic import write_atomic
+    from ddh._core.errors import InputError
     from ddh.bench.report_page import page, read_outcomes
-    from ddh.errors import InputError
-    from ddh.whole_files import write_whole
 
     content = page(read_outcomes(folder), title).encode()
     if len(content) > LARGEST:
@@ -37,5 +37,5 @@ def report(folder: Path, output: Path | None, title: str) -> None:
         )
     target = output or folder / "report.html"
     target.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(target, content)
+    write_atomic(target, content)
     click.echo(f"{target} ({len(content) / 1e6:.2f} MB)")

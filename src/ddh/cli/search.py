@@ -10,6 +10,8 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from ddh._core.errors import InputError
+from ddh._core.output import describe_failures, emit, json_option, quiet_option
 from ddh.cli.index import (
     device_option,
     find_key,
@@ -18,8 +20,6 @@ from ddh.cli.index import (
     model_option,
     open_collection,
 )
-from ddh.errors import InputError
-from ddh.output import describe_failures, emit, json_option, quiet_option
 
 if TYPE_CHECKING:
     from ddh.index import Hit

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 from ddh.serve.settings import LOOPBACK, Settings
 
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")

@@ -11,7 +11,7 @@ Ray is imported when a job starts, and not before.
 
 from ddh.cluster.encoder import ModelFiles
 from ddh.cluster.job import BATCH_SIZE, Cluster, encode_on_cluster
-from ddh.cluster.places import is_url, open_place
+from ddh.cluster.sources import is_url, open_place
 from ddh.cluster.targets import IndexTarget, Report, ShardTarget
 from ddh.cluster.writing import settle_url
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager, redirect_stdout
 from types import ModuleType
 from typing import Any
 
-from ddh.errors import DDHError, MissingDependency
+from ddh._core.errors import DDHError, MissingDependency
 
 STORE_BYTES = 200 << 20  # of a cluster on this machine; it holds the model and little else
 KNOCK_S = 10.0

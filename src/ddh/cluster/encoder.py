@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import ddh
+from ddh._core.errors import DDHError, InputError, ModelError
 from ddh.cluster.pictures import Picture
-from ddh.cluster.places import Place
+from ddh.cluster.sources import Place
 from ddh.cluster.writing import Outcome, Rows, Writer
-from ddh.errors import DDHError, InputError, ModelError
 from ddh.images import Failure
 from ddh.index.rows import FileStamp
 

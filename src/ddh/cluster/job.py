@@ -8,16 +8,16 @@ from itertools import chain
 from typing import Any
 
 import ddh
+from ddh._core.errors import DDHError, InputError
+from ddh._core.progress import Bar, bar
 from ddh.cluster.batches import Batch, cut, read_ahead
 from ddh.cluster.connection import STORE_BYTES, connect
 from ddh.cluster.encoder import Encoder, ModelFiles
 from ddh.cluster.pictures import Picture
-from ddh.cluster.places import Place
 from ddh.cluster.scheduler import SLOTS, Scheduler, Split
+from ddh.cluster.sources import Place
 from ddh.cluster.targets import Report, Target
-from ddh.errors import DDHError, InputError
 from ddh.index.rows import check_text
-from ddh.progress import Bar, bar
 
 BATCH_SIZE = 1024
 LISTED_AHEAD = 8  # batches

@@ -10,9 +10,9 @@ import json
 import time
 from typing import Any
 
+from ddh._core.errors import InputError
 from ddh.cluster.batches import Batch
 from ddh.cluster.store import Store
-from ddh.errors import InputError
 
 FLUSH_S = 3.0
 PREFIX = "_manifest-"

@@ -14,14 +14,14 @@ from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ddh._core.errors import InputError
+from ddh._core.progress import bar
 from ddh.cluster.connection import connect
-from ddh.errors import InputError
 from ddh.neighbours import Approximation, Cells, CosineSpace, cosine_space, shard_lists
 from ddh.neighbours.approximate import RECALL, ApproximateLists, choose_effort
 from ddh.neighbours.approximation import judge
 from ddh.neighbours.expansion import expand_in
 from ddh.neighbours.nearest import check_k
-from ddh.progress import bar
 
 SHARD_ROWS = 16384
 UNDER_WAY = 2  # shards a CPU

@@ -15,9 +15,9 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from ddh._core.errors import DDHError, InputError, MissingDependency, ModelError
 from ddh.cluster.batches import Batch
 from ddh.cluster.writing import Outcome
-from ddh.errors import DDHError, InputError, MissingDependency, ModelError
 
 SLOTS = 2
 MOST_DEATHS = 3

@@ -3,11 +3,11 @@
 import io
 from typing import Any
 
+from ddh._core.errors import MissingDependency
 from ddh.cluster.pictures import Picture
 from ddh.cluster.store import Store
 from ddh.cluster.writing import Rows
 from ddh.codes import code_bytes
-from ddh.errors import MissingDependency
 from ddh.index.base import BIT_ORDER
 from ddh.index.rows import Written
 

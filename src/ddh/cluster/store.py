@@ -3,8 +3,8 @@
 import os
 from pathlib import Path, PurePosixPath
 
-from ddh.cluster.places import is_url, open_url
-from ddh.whole_files import write_whole
+from ddh._core.atomic import write_atomic
+from ddh.cluster.sources import is_url, open_url
 
 
 class Store:
@@ -28,7 +28,7 @@ class Store:
             return
         target = Path(self._path(name))
         target.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(target, content, durable=True)
+        write_atomic(target, content, durable=True)
 
     def read(self, name: str) -> bytes:
         """The content of a file."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from ddh.cluster.batches import Batch
 from ddh.cluster.manifest import Manifest
-from ddh.cluster.places import is_url
 from ddh.cluster.shards import ShardWriter, shard_name
+from ddh.cluster.sources import is_url
 from ddh.cluster.store import Store
 from ddh.cluster.writing import IndexWriter, Outcome, Writer
 from ddh.index.base import BIT_ORDER

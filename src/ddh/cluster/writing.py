@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import ddh.index
+from ddh._core.errors import InputError
 from ddh.cluster.pictures import Picture
-from ddh.errors import InputError
-from ddh.index.names import without_password
+from ddh.index.location import without_password
 from ddh.index.rows import Codes, FileStamp, Written
 
 

@@ -9,12 +9,12 @@ the database itself when the index is built.
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ddh._core.errors import InputError
 from ddh.codes import scan
 from ddh.codes.inputs import Codes, neighbour_count, packed_codes, rows_and_queries, thread_count
 from ddh.codes.kernels import native
 from ddh.codes.parallel import in_threads, spans
 from ddh.codes.results import Neighbours
-from ddh.errors import InputError
 
 _FEWEST_ROWS = 10_000  # below, a scan takes no time
 _MOST_ROWS = 1 << 31

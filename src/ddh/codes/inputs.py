@@ -6,8 +6,8 @@ import os
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ddh._core.errors import InputError
 from ddh.codes.packing import MAX_BITS, code_bytes
-from ddh.errors import InputError
 
 Codes = NDArray[np.uint8]
 

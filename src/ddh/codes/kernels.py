@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from ddh._core.errors import InputError
 from ddh.codes.inputs import Codes
-from ddh.errors import InputError
 
 if TYPE_CHECKING:
     from ddh.codes.kernel_native import NativeKernel

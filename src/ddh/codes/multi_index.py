@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ddh._core.errors import InputError
 from ddh.codes import scan
 from ddh.codes.bucket_costs import (
     BUCKET,
@@ -35,7 +36,6 @@ from ddh.codes.inputs import (
 from ddh.codes.kernels import native
 from ddh.codes.parallel import in_threads, spans
 from ddh.codes.results import Neighbours, RadiusNeighbours
-from ddh.errors import InputError
 
 _MOST_ROWS = 1 << 31
 _QUERIES_AT_ONCE = 256

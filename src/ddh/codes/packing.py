@@ -9,7 +9,7 @@ length that is no multiple of 8 leaves zero bits at the end of the last byte.
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 
 MAX_BITS = 4096
 

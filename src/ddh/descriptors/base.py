@@ -7,8 +7,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ddh._core.errors import InputError
 from ddh.descriptors.photograph import Photograph
-from ddh.errors import InputError
 
 # name in Table 6 -> module:class of ddh.descriptors
 DESCRIPTORS: dict[str, str] = {

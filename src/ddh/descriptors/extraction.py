@@ -10,12 +10,12 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from ddh._core.atomic import atomic_path
+from ddh._core.progress import bar
 from ddh.descriptors.base import LocalDescriptor
 from ddh.descriptors.photograph import Photograph
 from ddh.images import ImageSource
 from ddh.images.loading import default_workers
-from ddh.progress import bar
-from ddh.whole_files import whole_file
 
 SHARD = 64
 
@@ -127,5 +127,5 @@ def _save(
     folder.mkdir(parents=True, exist_ok=True)
     for kind in descriptors:
         part = found[kind.name]
-        with whole_file(_file(folder, kind.name, start)) as target, target.open("wb") as stream:
+        with atomic_path(_file(folder, kind.name, start)) as target, target.open("wb") as stream:
             np.savez(stream, vectors=part.vectors, starts=part.starts)

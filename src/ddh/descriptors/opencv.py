@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ddh.errors import MissingDependency
+from ddh._core.errors import MissingDependency
 
 
 def opencv() -> Any:

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ddh._core.errors import InputError
 from ddh.descriptors.extraction import LocalFeatures
-from ddh.errors import InputError
 
 # Vectors that the vocabulary is learned from, at most, and distances held at once.
 SAMPLES = 100_000

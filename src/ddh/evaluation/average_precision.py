@@ -20,7 +20,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 from ddh.evaluation.counts import DistanceCounts
 
 Denominator = Literal["relevant in top k", "min(R, k)", "R"]

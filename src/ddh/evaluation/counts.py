@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ddh._core.progress import track
 from ddh.evaluation.inputs import Relevance, check_pair, words
-from ddh.progress import track
 
 # Distances in one block: 64 Ki of them and their 64-bit words stay in the second-level cache.
 BLOCK = 1 << 16

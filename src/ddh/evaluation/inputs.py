@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ddh._core.errors import InputError
 from ddh.codes import code_bytes, pack
-from ddh.errors import InputError
 
 
 def check_codes(codes: ArrayLike, bits: int | None, what: str) -> tuple[NDArray[np.uint8], int]:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 from ddh.images import open_images, pixel_digest
 
 

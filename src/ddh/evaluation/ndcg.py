@@ -8,10 +8,10 @@ needs only how many items share how many labels with it.
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
+from ddh._core.progress import track
 from ddh.evaluation.counts import distances, tiles
 from ddh.evaluation.inputs import Relevance, check_pair, words
-from ddh.progress import track
 
 
 def expected_ndcg(

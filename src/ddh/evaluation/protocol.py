@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 
-NOT_SAID = "not said"
+UNSPECIFIED = "not said"
 
 
 def digest(*arrays: ArrayLike) -> str:
@@ -30,8 +30,8 @@ class Protocol:
     """How a score was made: data and split, cut, denominator, ties, distance, features, seeds."""
 
     measure: str = "mAP"
-    data: str = NOT_SAID
-    split: str = NOT_SAID
+    data: str = UNSPECIFIED
+    split: str = UNSPECIFIED
     queries: int = 0
     database: int = 0
     bits: int = 0
@@ -40,8 +40,8 @@ class Protocol:
     ties: str | None = None
     without_relevant: str | None = None
     distance: str = "symmetric Hamming"
-    backbone: str = NOT_SAID
-    supervision: str = NOT_SAID
+    backbone: str = UNSPECIFIED
+    supervision: str = UNSPECIFIED
     seeds: tuple[int, ...] = ()
 
     def but(self, **changes: Any) -> "Protocol":

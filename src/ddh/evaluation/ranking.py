@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ddh._core.progress import track
 from ddh.evaluation.counts import distances
 from ddh.evaluation.inputs import Relevance, check_pair, words
-from ddh.progress import track
 
 # Distances sorted at once; a sort needs some 16 bytes for each.
 BLOCK = 1 << 20

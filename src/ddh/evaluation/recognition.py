@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 
 Kernel = Literal["linear", "chi-square"]
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 from ddh.evaluation.average_precision import (
     Denominator,
     average_precision,
@@ -24,7 +24,7 @@ from ddh.evaluation.curves import (
 from ddh.evaluation.inputs import check_pair
 from ddh.evaluation.leakage import refuse_shared_images
 from ddh.evaluation.ndcg import expected_ndcg
-from ddh.evaluation.protocol import NOT_SAID, Protocol, Score, digest
+from ddh.evaluation.protocol import UNSPECIFIED, Protocol, Score, digest
 from ddh.evaluation.ranking import ranked_relevance
 
 Ties = Literal["expected", "legacy"]
@@ -73,7 +73,7 @@ class Retrieval:
 
     def _complete(self, protocol: Protocol) -> Protocol:
         split = protocol.split
-        if split == NOT_SAID:
+        if split == UNSPECIFIED:
             split = f"labels {digest(self.query_labels, self.database_labels)}"
         return protocol.but(
             split=split,

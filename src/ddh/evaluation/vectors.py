@@ -10,13 +10,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ddh.errors import InputError
+from ddh._core.arrays import l2_normalize
+from ddh._core.errors import InputError
+from ddh._core.progress import track
 from ddh.evaluation.average_precision import average_precision, check_denominator
 from ddh.evaluation.inputs import Relevance
-from ddh.evaluation.protocol import NOT_SAID, Protocol, Score, digest
+from ddh.evaluation.protocol import UNSPECIFIED, Protocol, Score, digest
 from ddh.evaluation.ranking import seeded_order
-from ddh.progress import track
-from ddh.unit_rows import unit_rows
 
 Distance = Literal["cosine", "asymmetric"]
 SAID = {"cosine": "cosine of real vectors", "asymmetric": "asymmetric (real query, binary item)"}
@@ -64,7 +64,7 @@ def mean_average_precision_of_vectors(
         empty += int(np.count_nonzero(total == 0))
     base = protocol or Protocol()
     split = base.split
-    if split == NOT_SAID:
+    if split == UNSPECIFIED:
         split = f"labels {digest(np.asarray(query_labels), np.asarray(database_labels))}"
     said = base.but(
         measure="mAP",
@@ -98,7 +98,7 @@ def _check(
         if not (np.abs(database) == 1).all():
             raise InputError("asymmetric search compares real-valued queries with +-1 codes")
         return queries, database
-    return unit_rows(queries), unit_rows(database)
+    return l2_normalize(queries), l2_normalize(database)
 
 
 def _blocks(queries: int, database: int) -> Iterator[slice]:

@@ -19,8 +19,8 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import NotFittedError
 
 import ddh
+from ddh._core.errors import InputError, ModelError
 from ddh.codes import code_bytes, pack
-from ddh.errors import InputError, ModelError
 from ddh.hashers import storage
 
 Kind = Literal[

@@ -7,11 +7,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
+from ddh._core.progress import track
 from ddh.hashers.deep import DeepHasher
 from ddh.hashers.deep_training import HashLayers, Objective
 from ddh.hashers.label_pairs import indicators, similarity
-from ddh.progress import track
 
 # Rows whose entries of one column move together, as a share of all rows (see `Factorisation`).
 BLOCKS = 64

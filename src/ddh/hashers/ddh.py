@@ -9,20 +9,20 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from ddh._core.arrays import l2_normalize
+from ddh._core.errors import InputError
 from ddh.backbones import Backbone, create
 from ddh.codes import code_bytes
-from ddh.errors import InputError
 from ddh.hashers.base import check_features, check_labels
 from ddh.hashers.image_hasher import ImageHasher, work_folder
 from ddh.images import ImageSource, is_images, open_images
-from ddh.training.device import choose
-from ddh.training.features import Features, extract_views
-from ddh.training.fitting import Data, Fitted, fit_hashing
-from ddh.training.pretraining import Stages, pretrain_settings, pretrain_stages
-from ddh.training.processes import current
-from ddh.training.recipe import recipe
-from ddh.training.settings import DEPTHS, Depth, Settings, adapt, settings
-from ddh.unit_rows import unit_rows
+from ddh.pretrain import Stages, pretrain_settings, pretrain_stages
+from ddh.pretrain.recipe import recipe
+from ddh.train.device import choose
+from ddh.train.distributed import current
+from ddh.train.features import Features, extract_views
+from ddh.train.fitting import Data, Fitted, fit_hashing
+from ddh.train.settings import DEPTHS, Depth, Settings, adapt, settings
 
 
 class DDH(ImageHasher):
@@ -34,14 +34,14 @@ class DDH(ImageHasher):
     (`depth="head"`, seconds), and at the other depths goes on to train the backbone's last stage,
     or the whole network, with it for `network_epochs`.
 
-    `preset` is "fast" (default), "quality" or "paper"; every setting of `ddh.training.Settings` can
+    `preset` is "fast" (default), "quality" or "paper"; every setting of `ddh.train.Settings` can
     be changed by its name. `backbone` is any name of `ddh.backbones.NAMES`; where none is given,
     EfficientNet-Lite0 or what "quality" chooses. `weights` and `size` are passed to it.
     `label_backbone` names another one for the labels (the paper takes ResNet's pool5 for them and
     trains CNN-F).
 
     `pretrain` first trains the backbone on the pictures alone, without any labels: so many minutes,
-    or settings of `ddh.training.pretraining.PretrainSettings` by name, as in {"epochs": 200}, or a
+    or settings of `ddh.pretrain.PretrainSettings` by name, as in {"epochs": 200}, or a
     list of such settings, one training after another.
     """
 
@@ -76,7 +76,7 @@ class DDH(ImageHasher):
         optimiser: str | None = None,
         learning_rate: float | None = None,
         final_learning_rate: float | None = None,
-        network_rate: float | None = None,
+        backbone_lr_scale: float | None = None,
         momentum: float | None = None,
         weight_decay: float | None = None,
         batch_size: int | None = None,
@@ -108,7 +108,7 @@ class DDH(ImageHasher):
         self.optimiser = optimiser
         self.learning_rate = learning_rate
         self.final_learning_rate = final_learning_rate
-        self.network_rate = network_rate
+        self.backbone_lr_scale = backbone_lr_scale
         self.momentum = momentum
         self.weight_decay = weight_decay
         self.batch_size = batch_size
@@ -288,5 +288,5 @@ class DDH(ImageHasher):
 
     def _outputs(self, X: NDArray[Any]) -> NDArray[np.floating]:
         """z = W^T phi + c (Eq. 10), in float64."""
-        values = unit_rows(X) if self.settings_.get("unit", False) else X
+        values = l2_normalize(X) if self.settings_.get("unit", False) else X
         return values.astype(np.float64) @ self.hash_weight_.T.astype(np.float64) + self.hash_bias_

@@ -18,20 +18,20 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from ddh._core.errors import InputError, ModelError
 from ddh.backbones import Backbone, create
 from ddh.codes import code_bytes
-from ddh.errors import InputError, ModelError
 from ddh.hashers import storage
 from ddh.hashers.base import BATCH_ROWS, check_labels
 from ddh.hashers.deep_training import HashLayers, Objective, Run, seeded, train
 from ddh.hashers.image_hasher import ImageHasher, work_folder
 from ddh.hashers.label_pairs import labelled_rows
 from ddh.images import ImageSource, is_images, open_images
-from ddh.training.device import choose
-from ddh.training.features import extract
-from ddh.training.inputs import FeatureInputs, NetworkInputs
-from ddh.training.network import freeze, prepare
-from ddh.training.settings import DEPTHS, Depth
+from ddh.train.device import choose
+from ddh.train.features import extract
+from ddh.train.inputs import FeatureInputs, NetworkInputs
+from ddh.train.network import freeze, prepare
+from ddh.train.settings import DEPTHS, Depth
 
 LAYERS = "layers_."
 
@@ -55,8 +55,8 @@ class DeepHasher(ImageHasher):
     before the hash layer (None: the method's own choice). On images (a folder, a list of files,
     an array) the layers stand on a `backbone` (`weights` and `size` are passed to it), and
     `depth` says what learns: "head" these layers alone, on features taken once; "last stage" and
-    "network" the backbone too, end to end, at `network_rate` times the learning rate (a tenth suits
-    trained weights, one suits random ones).
+    "network" the backbone too, end to end, at `backbone_lr_scale` times the learning rate (a tenth
+    suits trained weights, one suits random ones).
 
     `epochs=None` means as many as give `least_steps` steps, and ten at least. Features are
     centred and scaled, trained on in float32 and held in memory (4 n d bytes, on the GPU when
@@ -75,7 +75,7 @@ class DeepHasher(ImageHasher):
     weights: str | None = "auto"
     size: int | None = None
     depth: Depth = "head"
-    network_rate: float = 0.1
+    backbone_lr_scale: float = 0.1
     device: str = "auto"
     random_state: int | None = 0
 
@@ -252,7 +252,7 @@ class DeepHasher(ImageHasher):
             run.backbone = pictures.backbone.to(  # type: ignore[call-overload]
                 features.device, memory_format=torch.channels_last
             )
-            run.network_rate = self.network_rate
+            run.backbone_lr_scale = self.backbone_lr_scale
             run.backbone_parameters = prepare(pictures.backbone, self.depth)
             mean, scale = (
                 torch.from_numpy(values.astype(np.float32)).to(features.device)
@@ -281,10 +281,10 @@ class DeepHasher(ImageHasher):
                 "batch_size is 2 or more and learning_rate above 0; got "
                 f"{self.batch_size} and {self.learning_rate}"
             )
-        if self.weight_decay < 0 or self.network_rate < 0:
+        if self.weight_decay < 0 or self.backbone_lr_scale < 0:
             raise InputError(
-                "weight_decay and network_rate are not negative; got "
-                f"{self.weight_decay} and {self.network_rate}"
+                "weight_decay and backbone_lr_scale are not negative; got "
+                f"{self.weight_decay} and {self.backbone_lr_scale}"
             )
 
     def _standardise(self, X: NDArray[Any]) -> None:

@@ -1,7 +1,7 @@
 """One training loop for the deep methods: seeded batches, AdamW, a cosine schedule, checkpoints.
 
 A method states what it minimises as an `Objective`. Whether a batch of features is ready or comes
-out of a backbone that learns too is the business of `ddh.training.inputs`.
+out of a backbone that learns too is the business of `ddh.train.inputs`.
 """
 
 import math
@@ -17,10 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ddh.errors import DDHError, ModelError
-from ddh.progress import bar
-from ddh.training import run_file
-from ddh.training.inputs import Inputs
+from ddh._core.errors import DDHError, ModelError
+from ddh._core.progress import bar
+from ddh.train import checkpoint_io
+from ddh.train.inputs import Inputs
 
 
 class HashLayers(nn.Module):
@@ -70,8 +70,8 @@ class Objective(nn.Module, ABC):
 class Run:
     """What a training run is made of; `train` moves it to its end.
 
-    `backbone` and its `backbone_parameters` are there when it learns too, at `network_rate` times
-    the learning rate of the layers. `checkpoint` is the file that is written after every
+    `backbone` and its `backbone_parameters` are there when it learns too, at `backbone_lr_scale`
+    times the learning rate of the layers. `checkpoint` is the file that is written after every
     epoch, and taken up when `resume` is set.
     """
 
@@ -86,7 +86,7 @@ class Run:
     label: str
     backbone: nn.Module | None = None
     backbone_parameters: list[nn.Parameter] = field(default_factory=list)
-    network_rate: float = 0.1
+    backbone_lr_scale: float = 0.1
     checkpoint: Path | None = None
     resume: bool = False
 
@@ -99,7 +99,7 @@ class Run:
             {
                 "params": self.backbone_parameters,
                 "weight_decay": decay,
-                "lr": rate * self.network_rate,
+                "lr": rate * self.backbone_lr_scale,
             },
         ]
         return torch.optim.AdamW([group for group in groups if group["params"]], lr=rate)
@@ -182,9 +182,9 @@ def _write(
 ) -> None:
     assert run.checkpoint is not None
     run.checkpoint.parent.mkdir(parents=True, exist_ok=True)
-    run_file.write(
+    checkpoint_io.write(
         run.checkpoint,
-        run_file.collect(run.modules(), optimiser),
+        checkpoint_io.collect(run.modules(), optimiser),
         {"schedule": schedule.state_dict(), "losses": losses, "identity": _identity(run)},
     )
 
@@ -195,7 +195,7 @@ def _take_up(
     schedule: torch.optim.lr_scheduler.LRScheduler,
 ) -> list[float]:
     """Put a checkpoint back into the run, where there is one to resume; the losses so far."""
-    found = run_file.read(run.checkpoint, {}) if run.checkpoint and run.resume else None
+    found = checkpoint_io.read(run.checkpoint, {}) if run.checkpoint and run.resume else None
     if found is None:
         return []
     state, tensors = found
@@ -204,7 +204,7 @@ def _take_up(
             f"{run.checkpoint} was made with other images or settings; resume with the same "
             "ones, or delete the folder to start again"
         )
-    run_file.restore(tensors, run.modules(), optimiser)
+    checkpoint_io.restore(tensors, run.modules(), optimiser)
     schedule.load_state_dict(state["schedule"])
     for group, rate in zip(optimiser.param_groups, schedule.get_last_lr(), strict=True):
         group["lr"] = rate  # the next one is computed from it

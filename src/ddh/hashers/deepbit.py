@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample
 
+from ddh._core.progress import bar
 from ddh.hashers.deep import DeepHasher, Pictures
 from ddh.hashers.deep_training import HashLayers, Objective, Run, train
 from ddh.images import load_batches
-from ddh.progress import bar
-from ddh.training.features import Extractor
-from ddh.training.inputs import FeatureInputs
+from ddh.train.features import Extractor
+from ddh.train.inputs import FeatureInputs
 
 ANGLES = (-10.0, -5.0, 5.0, 10.0)
 MOST_TURNED = 10_000

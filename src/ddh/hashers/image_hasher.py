@@ -11,14 +11,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ddh._core.errors import InputError, ModelError
 from ddh.backbones import Backbone, EfficientNetLite, rebuild
 from ddh.codes import pack
-from ddh.errors import InputError, ModelError
 from ddh.hashers import storage
 from ddh.hashers.base import Hasher, sgn
 from ddh.images import Failure, ImageSource, Preprocessing, is_images, open_images
-from ddh.training.features import Extractor
-from ddh.training.processes import current
+from ddh.train.distributed import current
+from ddh.train.features import Extractor
 
 BACKBONE = "backbone."
 

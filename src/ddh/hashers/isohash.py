@@ -5,7 +5,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 from ddh.hashers.base import LinearHasher
 from ddh.hashers.linear_algebra import principal_components, random_rotation
 

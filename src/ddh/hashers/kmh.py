@@ -6,10 +6,10 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
+from ddh._core.progress import track
 from ddh.hashers.base import Hasher
 from ddh.hashers.linear_algebra import principal_components, project, require_dimensions
-from ddh.progress import track
 
 # a subspace of b bits has 2^b codewords and 4^b pairs of them
 MOST_SUBSPACE_BITS = 8

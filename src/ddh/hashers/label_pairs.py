@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 
 
 def indicators(y: NDArray[np.int64]) -> NDArray[np.float32]:

@@ -6,10 +6,10 @@ import numpy as np
 import scipy.special
 from numpy.typing import NDArray
 
+from ddh._core.progress import track
 from ddh.hashers.base import LinearHasher, sgn
 from ddh.hashers.label_pairs import indicators, labelled_rows
 from ddh.hashers.linear_algebra import Ridge, column_means
-from ddh.progress import track
 
 # the paper takes as many columns as bits, which is too noisy for short codes
 LEAST_COLUMNS = 64

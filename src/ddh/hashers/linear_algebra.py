@@ -12,7 +12,7 @@ import scipy.linalg
 import scipy.sparse.linalg
 from numpy.typing import NDArray
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 
 BLOCK_ROWS = 4096
 # up to here a full dense eigendecomposition is the quickest

@@ -4,7 +4,7 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ddh.errors import InputError, ModelError
+from ddh._core.errors import InputError, ModelError
 from ddh.hashers import storage
 
 if TYPE_CHECKING:  # scikit-learn, which it builds on, takes seconds to import on a small machine

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
+from ddh._core.progress import track
 from ddh.hashers.base import Hasher
 from ddh.hashers.kernel_features import draw_anchors, gaussian_kernel, mean_squared_distance
 from ddh.hashers.label_pairs import indicators, labelled_rows
 from ddh.hashers.linear_algebra import BLOCK_ROWS, Ridge, column_means
-from ddh.progress import track
 
 
 class SDH(Hasher):

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from ddh._core.progress import track
 from ddh.hashers.deep import DeepHasher, Pictures
 from ddh.hashers.deep_training import HashLayers, Objective, Run
-from ddh.progress import track
 
 
 class RBM:

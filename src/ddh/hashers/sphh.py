@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 from ddh.hashers.base import Hasher
 from ddh.hashers.linear_algebra import BLOCK_ROWS, column_means, halving_thresholds
 

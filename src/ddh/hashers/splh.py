@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ddh._core.progress import track
 from ddh.hashers.base import LinearHasher
 from ddh.hashers.label_pairs import PairSimilarity, indicators, labelled_rows
 from ddh.hashers.linear_algebra import (
@@ -15,7 +16,6 @@ from ddh.hashers.linear_algebra import (
     top_eigenvector,
     without_empty_columns,
 )
-from ddh.progress import track
 
 MOST_BOUNDARY_ROWS = 2000
 BOUNDARY_SHARE = 8

@@ -17,8 +17,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as dump_arrays
 
-from ddh.errors import ModelError
-from ddh.whole_files import write_whole
+from ddh._core.atomic import write_atomic
+from ddh._core.errors import ModelError
 
 FORMAT = 1
 JSON_NAME = "model.json"
@@ -50,7 +50,7 @@ def write(path: str | os.PathLike[str], description: dict[str, Any], arrays: Arr
     folder.mkdir(parents=True, exist_ok=True)
     text, data = serialise(description, arrays)
     for name, content in ((ARRAYS_NAME, data), (JSON_NAME, text)):
-        write_whole(folder / name, content, durable=True)
+        write_atomic(folder / name, content, durable=True)
     return digest(text, data)
 
 

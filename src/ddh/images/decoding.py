@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageChops
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 
 # Identified by Pillow but not pictures that it can draw by itself: documents, science containers,
 # video, and formats that would start another program (EPS runs Ghostscript on a stranger's file).

@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from PIL import Image
 
+from ddh._core.progress import track
 from ddh.images.loading import default_workers
 from ddh.images.sources import ImageArray, ImageSource
-from ddh.progress import track
 
 DIGEST_BYTES = 16
 

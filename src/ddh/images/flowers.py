@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ddh.errors import DDHWarning, InputError
+from ddh._core.errors import DDHWarning, InputError
 from ddh.images.labelled import LabelledImages
 from ddh.images.sources import ImageFiles
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 from ddh.images.decoding import UnreadableImage
 from ddh.images.preprocessing import Preprocessing
 from ddh.images.sources import ImageArray, ImageSource

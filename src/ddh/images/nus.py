@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 from ddh.images.labelled import LabelledImages
 
 MOST_FREQUENT = 21  # the paper, section 3: "the 21 most frequent classes"

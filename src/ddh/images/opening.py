@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 from ddh.images.decoding import DEFAULT_LIMITS, Limits, printable
 from ddh.images.labelled import LabelledImages
 from ddh.images.sources import ImageArray, ImageFiles, ImageFolder, ImageSource

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 
 ROWS = 1024  # pictures converted at a time, so that temporary floats stay small
 EXPECTED = "images are arrays of shape (n, h, w), (n, h, w, 1), (n, h, w, 3) or (n, h, w, 4)"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 from ddh.images.decoding import to_rgb
 from ddh.images.pixels import as_pixels
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from ddh.errors import DDHWarning, InputError
+from ddh._core.errors import DDHWarning, InputError
 from ddh.images.decoding import (
     DEFAULT_LIMITS,
     Limits,

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
-from ddh.errors import MissingDependency
+from ddh._core.errors import MissingDependency
 from ddh.index.base import BIT_ORDER, Index, Wish
 from ddh.index.rows import DuplicateGroup, FileStamp, Hit, IndexInfo, Row, Written
 

@@ -14,8 +14,8 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ddh._core.errors import InputError
 from ddh.codes import code_bytes
-from ddh.errors import InputError
 from ddh.index.filters import Filter, Scalar, make_filter
 from ddh.index.grouping import Group, group
 from ddh.index.rows import (

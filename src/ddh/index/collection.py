@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 from ddh.images import ImageFolder
 from ddh.index.base import Index
 from ddh.index.rows import FileStamp, Row, check_text

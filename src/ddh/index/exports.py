@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ddh.errors import InputError, MissingDependency
+from ddh._core.atomic import atomic_path, write_atomic
+from ddh._core.errors import InputError, MissingDependency
 from ddh.index.base import Index
 from ddh.index.rows import Codes, Row, key_digest
-from ddh.whole_files import whole_file, write_whole
 
 if TYPE_CHECKING:
     import faiss
@@ -46,10 +46,10 @@ def to_faiss(
         flat.add(_codes(rows))
         keys += [row.key for row in rows]
     if path is not None:
-        with whole_file(Path(path)) as target:
+        with atomic_path(Path(path)) as target:
             faiss.write_index_binary(flat, str(target))
         listing = Path(f"{os.fspath(path)}.keys.json")
-        write_whole(listing, json.dumps(keys, ensure_ascii=False).encode())
+        write_atomic(listing, json.dumps(keys, ensure_ascii=False).encode())
     return flat, keys
 
 
@@ -62,7 +62,7 @@ def to_pgvector(index: Index, path: str | os.PathLike[str]) -> int:
     """
     count = 0
     with (
-        whole_file(Path(path)) as target,
+        atomic_path(Path(path)) as target,
         target.open("w", encoding="utf-8", newline="\n") as stream,
     ):
         for rows in _batches(index):
@@ -107,7 +107,7 @@ def to_parquet(index: Index, path: str | os.PathLike[str]) -> int:
 
     count = 0
     schema = _schema(index, pa.binary(index.code_bytes))
-    with whole_file(Path(path)) as target, parquet.ParquetWriter(target, schema) as writer:
+    with atomic_path(Path(path)) as target, parquet.ParquetWriter(target, schema) as writer:
         for rows in _batches(index):
             codes = pa.array([row.code.tobytes() for row in rows], pa.binary(index.code_bytes))
             writer.write_batch(_record_batch(rows, codes, schema))

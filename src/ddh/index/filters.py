@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 from ddh.index.rows import check_text
 
 Scalar = str | int | float | bool

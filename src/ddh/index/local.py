@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ddh._core.errors import InputError
 from ddh.codes import Neighbours, code_bytes
-from ddh.errors import InputError
 from ddh.index import scan
 from ddh.index.base import Facts, Index, Wish
 from ddh.index.filters import Filter, Scalar, make_filter

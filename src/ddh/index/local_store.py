@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ddh.errors import DDHError
+from ddh._core.errors import DDHError
+from ddh._core.progress import track
 from ddh.index.pages import (
     BLOCK_ROWS,
     PageFile,
@@ -31,7 +32,6 @@ from ddh.index.pages import (
 )
 from ddh.index.rows import Codes
 from ddh.index.scan import Slots, Tombstones
-from ddh.progress import track
 
 ROWS_NAME = "rows.sqlite"
 WAIT_SECONDS = 120.0  # for another process that writes

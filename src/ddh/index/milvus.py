@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pymilvus import MilvusClient
 
+from ddh._core.errors import DDHError
 from ddh.codes import Neighbours, search, search_radius
-from ddh.errors import DDHError
 from ddh.index.base import Facts, Index, Wish
 from ddh.index.filters import Filter, Scalar, make_filter
+from ddh.index.location import split_name, without_password
 from ddh.index.milvus_connection import Connection
 from ddh.index.milvus_schema import (
     IVF,
@@ -31,7 +32,6 @@ from ddh.index.milvus_schema import (
     milvus_rows,
     read_row,
 )
-from ddh.index.names import split_name, without_password
 from ddh.index.rows import Codes, Columns, Hit, IndexInfo, Row, key_digest
 
 MOST_ANSWERS = 16384  # that Milvus gives to a query

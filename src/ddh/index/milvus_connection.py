@@ -13,8 +13,8 @@ import grpc  # type: ignore[import-untyped]
 from pymilvus import MilvusClient
 from pymilvus.exceptions import ConnectError, MilvusException, MilvusUnavailableException
 
-from ddh.errors import DDHError, MissingDependency
-from ddh.index.names import without_password
+from ddh._core.errors import DDHError, MissingDependency
+from ddh.index.location import without_password
 from ddh.index.retries import with_retries
 
 Result = TypeVar("Result")

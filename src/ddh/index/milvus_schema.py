@@ -9,8 +9,8 @@ import numpy as np
 from pymilvus import DataType, MilvusClient
 from pymilvus.exceptions import MilvusException
 
+from ddh._core.errors import DDHError, InputError
 from ddh.codes import code_bytes
-from ddh.errors import DDHError, InputError
 from ddh.index.base import Facts
 from ddh.index.filters import Filter, Scalar
 from ddh.index.rows import (

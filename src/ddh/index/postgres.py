@@ -16,10 +16,10 @@ import psycopg
 from numpy.typing import NDArray
 from psycopg.sql import SQL, Composable, Composed, Literal
 
-from ddh.errors import DDHError
+from ddh._core.errors import DDHError
 from ddh.index.base import Facts, Index, Wish
 from ddh.index.filters import Filter, Scalar, make_filter
-from ddh.index.names import split_name, without_password
+from ddh.index.location import split_name, without_password
 from ddh.index.postgres_connection import Connection, bit_strings, packed_bits
 from ddh.index.postgres_schema import Tables, create_schema, read_facts
 from ddh.index.rows import Codes, Columns, Hit, IndexInfo, Row, read_stamp

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 import numpy as np
 import psycopg
 
+from ddh._core.errors import DDHError
 from ddh.codes import code_bytes
-from ddh.errors import DDHError
-from ddh.index.names import without_password
+from ddh.index.location import without_password
 from ddh.index.retries import with_retries
 from ddh.index.rows import Codes
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ddh._core.errors import InputError
 from ddh.codes import code_bytes
-from ddh.errors import InputError
 
 Codes = NDArray[np.uint8]
 Metadata = Mapping[str, Any]

@@ -20,11 +20,11 @@ import numpy as np
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
-from ddh.errors import DDHWarning
+from ddh._core.errors import DDHWarning
+from ddh._core.progress import track
 from ddh.neighbours.cosine import CosineSpace, pieces
 from ddh.neighbours.exact import rank
-from ddh.neighbours.faiss_index import Cells, NeighbourIndex, SmallWorld
-from ddh.progress import track
+from ddh.neighbours.faiss_index import Cells, HNSWIndex, NeighbourIndex
 
 RECALL = 0.95
 SAMPLE = 512
@@ -75,7 +75,7 @@ def approximate_lists(
     """
     refine = len(space) >= REFINED_ROWS
     clock = [time.perf_counter()]
-    index: NeighbourIndex = SmallWorld(space) if graph else Cells.build(space)
+    index: NeighbourIndex = HNSWIndex(space) if graph else Cells.build(space)
     clock.append(time.perf_counter())
     choice = choose_effort(space, index, k, recall, refine=refine)
     clock.append(time.perf_counter())
@@ -190,12 +190,12 @@ def exact_rows(space: CosineSpace, rows: NDArray[np.int32], k: int) -> NDArray[n
 
     Memory: len(rows) times a block of rows in float32.
     """
-    units = space.unit_rows(rows).astype(np.float32)
+    units = space.l2_normalize(rows).astype(np.float32)
     # a float32 product may confuse the last few: the final order is that of float64
     kept = min(k + k // 2 + 8, len(space) - 1)
     held = _Held(len(rows), kept)
     for block in pieces(len(space), max(space.dimensions, len(rows))):
-        tile = units @ space.unit_rows(block).astype(np.float32).T
+        tile = units @ space.l2_normalize(block).astype(np.float32).T
         inside = np.flatnonzero((rows >= block.start) & (rows < block.stop))
         tile[inside, rows[inside] - block.start] = -np.inf
         held.take(tile, block.start)
@@ -232,7 +232,7 @@ def _search(
     space: CosineSpace, index: NeighbourIndex, rows: NDArray[np.int32], k: int, effort: int
 ) -> NDArray[np.int32]:
     """Lists of some rows, ordered exactly; rows for which too few were found get exact lists."""
-    found = index.candidates(space.unit_rows(rows).astype(np.float32), k + 1, effort)
+    found = index.candidates(space.l2_normalize(rows).astype(np.float32), k + 1, effort)
     others = (found >= 0) & (found != rows[:, None])
     keys = np.full(found.shape, -np.inf)
     owner = np.repeat(rows, others.sum(axis=1))

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 from ddh.neighbours.native import in_parallel, loops, shares
 
 # Rows and pairs are taken in pieces of about this many float64 numbers (32 MB).
@@ -51,7 +51,7 @@ class CosineSpace:
             chosen -= self.mean
         return chosen
 
-    def unit_rows(self, which: slice | NDArray[np.integer]) -> NDArray[np.float64]:
+    def l2_normalize(self, which: slice | NDArray[np.integer]) -> NDArray[np.float64]:
         """The chosen rows at length 1 (zero vectors stay zero)."""
         lengths = np.sqrt(self.squares[which])
         return self.rows(which) / np.where(lengths > 0, lengths, 1.0)[:, None]

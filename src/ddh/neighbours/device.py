@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
+from ddh._core.progress import track
 from ddh.neighbours.cosine import CosineSpace, pieces
 from ddh.neighbours.products import summing_error
-from ddh.progress import track
 
 if TYPE_CHECKING:
     import torch

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ddh._core.progress import bar
 from ddh.neighbours.cosine import CosineSpace
 from ddh.neighbours.device import DeviceRows, torch_device
 from ddh.neighbours.native import in_parallel, loops, shares
 from ddh.neighbours.products import Product, fastest_product, threshold
-from ddh.progress import bar
 
 Pairs = tuple[NDArray[np.integer], NDArray[np.integer]]
 

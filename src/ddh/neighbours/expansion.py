@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 from ddh.neighbours import overlap_compiled, overlap_scipy
 from ddh.neighbours.approximate import RECALL, approximate_lists
 from ddh.neighbours.approximation import Approximation, judge

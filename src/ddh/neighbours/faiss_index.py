@@ -1,7 +1,7 @@
 """Indexes of faiss over unit rows, built block by block from features that stay on disk.
 
 `Cells` (IVF) cuts the rows into cells around centres and searches some cells: small and fast,
-because rows are held as short codes. `SmallWorld` (HNSW) walks a graph of whole rows: slower to
+because rows are held as short codes. `HNSWIndex` (HNSW) walks a graph of whole rows: slower to
 build and large. Both name candidates, which whoever asks orders by the features themselves.
 """
 
@@ -11,9 +11,9 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ddh.errors import InputError, MissingDependency
+from ddh._core.errors import InputError, MissingDependency
+from ddh._core.progress import track
 from ddh.neighbours.cosine import CosineSpace, pieces
-from ddh.progress import track
 
 # Rows of a cell at least, and rows of the sample for each centre.
 CELL_ROWS, TRAINING_ROWS = 128, 32
@@ -102,7 +102,7 @@ def _empty_cells(images: int, dimensions: int) -> Any:
     return faiss.IndexIVFScalarQuantizer(centres, even, cells, half, metric, False)
 
 
-class SmallWorld:
+class HNSWIndex:
     """A graph of small worlds; the effort is the number of candidates kept while walking it.
 
     Memory: 4 N d + 400 N bytes.
@@ -125,7 +125,7 @@ class SmallWorld:
 
 
 def _units(space: CosineSpace, rows: slice | NDArray[np.integer]) -> NDArray[np.float32]:
-    return _even(space.unit_rows(rows).astype(np.float32))
+    return _even(space.l2_normalize(rows).astype(np.float32))
 
 
 def _even(units: NDArray[np.float32]) -> NDArray[np.float32]:

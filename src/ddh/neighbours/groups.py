@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 
 UNLABELLED = -1
 

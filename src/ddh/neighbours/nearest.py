@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 from ddh.neighbours import exact
 from ddh.neighbours.approximate import RECALL, approximate_lists
 from ddh.neighbours.cosine import CosineSpace, cosine_space

@@ -4,9 +4,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ddh._core.progress import track
 from ddh.neighbours.cosine import CosineSpace
 from ddh.neighbours.overlap import Lists, fill_places, from_ends
-from ddh.progress import track
 
 # Rows of A A^T that exist at a time.
 ROWS = 4096

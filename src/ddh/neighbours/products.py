@@ -40,7 +40,7 @@ class SingleProduct:
     def __init__(self, space: CosineSpace, index: NDArray[np.int32]) -> None:
         self.units = np.empty((len(index), space.dimensions), np.float32)
         for part in pieces(len(index), space.dimensions):
-            self.units[part] = space.unit_rows(index[part])
+            self.units[part] = space.l2_normalize(index[part])
         self.error = summing_error(space.dimensions)
 
     def __len__(self) -> int:
@@ -50,7 +50,7 @@ class SingleProduct:
         return self.units[rows] @ self.units[columns].T
 
 
-class BrainProduct:
+class BFloat16Product:
     """bfloat16 by torch, for CPUs that multiply it faster than float32 (AMX, AVX-512 BF16)."""
 
     def __init__(self, space: CosineSpace, index: NDArray[np.int32]) -> None:
@@ -59,7 +59,7 @@ class BrainProduct:
         self.units = torch.empty((len(index), space.dimensions), dtype=torch.bfloat16)
         off = 0.0
         for part in pieces(len(index), space.dimensions):
-            exact = torch.from_numpy(space.unit_rows(index[part]))
+            exact = torch.from_numpy(space.l2_normalize(index[part]))
             self.units[part] = exact.to(torch.bfloat16)
             off = max(off, float((self.units[part].double() - exact).norm(dim=1).max()))
         # |a.b - a'.b'| <= |a - a'| |b| + |a'| |b - b'|; then sums in float32, then one rounding
@@ -80,7 +80,7 @@ def fastest_product(space: CosineSpace, index: NDArray[np.int32], k: int, room: 
     more than `room` candidates for a list of k in nearly all of a sample of rows.
     """
     if len(index) >= 4096 and multiplies_bfloat16() and _brain_is_faster(space.dimensions):
-        product = BrainProduct(space, index)
+        product = BFloat16Product(space, index)
         if _crowded_share(product, k, room) < 0.05:
             return product
     return SingleProduct(space, index)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 from ddh.neighbours.approximation import Approximation
 from ddh.neighbours.cosine import cosine_space
 from ddh.neighbours.expansion import check_lists, expand_in

@@ -10,7 +10,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 
 GRAM_LIMIT = 4 << 30
 BLOCK_ROWS = 1024

@@ -8,7 +8,7 @@ app = create_app("photos.index", Settings())  # any ASGI server runs it
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ddh.errors import MissingDependency
+from ddh._core.errors import MissingDependency
 from ddh.serve.settings import Settings
 
 if TYPE_CHECKING:

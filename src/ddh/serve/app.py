@@ -8,15 +8,15 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 import ddh
-from ddh.errors import DDHError
+from ddh._core.errors import DDHError
 from ddh.serve import routes_collection, routes_files, routes_items, routes_search
 from ddh.serve.errors import answer_of, error_body
 from ddh.serve.guard import Guard, Sessions
 from ddh.serve.models import problem
-from ddh.serve.questions import plain_text
+from ddh.serve.request_log import Watch
+from ddh.serve.search_params import plain_text
 from ddh.serve.service import Service
 from ddh.serve.settings import Settings
-from ddh.serve.watch import Watch
 
 DESCRIPTION = "Search a collection of pictures by their compact binary codes."
 PROBLEMS = {

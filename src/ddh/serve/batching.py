@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Generic, TypeVar
 
-from ddh.errors import DDHError
+from ddh._core.errors import DDHError
 
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")

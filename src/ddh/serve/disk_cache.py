@@ -5,7 +5,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from ddh.whole_files import write_whole
+from ddh._core.atomic import write_atomic
 
 KEPT_SHARE = 0.8  # of the bound, after old files were thrown away
 
@@ -37,7 +37,7 @@ class DiskCache:
         path = self._path(name)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(path, content)
+            write_atomic(path, content)
         except OSError:
             return
         self._count(len(content))

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ddh._core.errors import InputError
 from ddh.codes import search_radius
-from ddh.errors import InputError
 from ddh.index import Index
-from ddh.index.copies import Copy, measure, rank
+from ddh.index.duplicate_ranking import Copy, measure, rank
 from ddh.index.grouping import group
+from ddh.serve.catalog import Survey
 from ddh.serve.items import Pictures, picture_name
-from ddh.serve.survey import Survey
 
 MOST_PAIRS = 20_000_000  # 24 bytes each while groups are found
 SAMPLED = 256

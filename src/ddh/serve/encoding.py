@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from ddh.errors import DDHError, InputError
+from ddh._core.errors import DDHError, InputError
 from ddh.images import ImageSource, Limits, UnreadableImage, decode
 
 NAME = "the picture"  # a stranger's file name is not repeated

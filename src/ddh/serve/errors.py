@@ -5,7 +5,7 @@ import logging
 
 from starlette.exceptions import HTTPException
 
-from ddh.errors import DDHError, InputError, MissingDependency
+from ddh._core.errors import DDHError, InputError, MissingDependency
 from ddh.serve.batching import Busy
 
 LOG = logging.getLogger("ddh.serve")

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 from starlette.datastructures import UploadFile
 from starlette.requests import Request
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 
 KINDS = "send application/json, or multipart/form-data with a file in the field image"
 MOST_FIELDS = 16

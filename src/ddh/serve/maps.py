@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from ddh.serve.catalog import Survey
 from ddh.serve.disk_cache import DiskCache
 from ddh.serve.layout import Points, layout
-from ddh.serve.survey import Survey
 
 LOG = logging.getLogger("ddh.serve")
 RECIPE = b"1"  # changes when the same codes would give another map

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import StreamingResponse
 
-from ddh.jobs import read_jobs
+from ddh._core.jobs import read_jobs
 from ddh.serve.maps import Map
 from ddh.serve.models import Colours, Facets, Groups, Job, Jobs, MapKey, MapState
 from ddh.serve.service import Service

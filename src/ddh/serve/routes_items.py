@@ -7,12 +7,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from starlette.exceptions import HTTPException
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 from ddh.index.rows import check_text
 from ddh.serve.errors import NoSuchKey
 from ddh.serve.forms import KINDS, form_schema, is_form, is_json, read_form
 from ddh.serve.models import Item, Listing, problem
-from ddh.serve.questions import NewFields, NewRow, parse_where, read_new_fields, read_new_row
+from ddh.serve.search_params import NewFields, NewRow, parse_where, read_new_fields, read_new_row
 from ddh.serve.service import Service
 from ddh.serve.writing import refuse_unless_writable
 

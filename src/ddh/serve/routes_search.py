@@ -7,7 +7,7 @@ from ddh.serve.errors import answer_of, error_body
 from ddh.serve.forms import KINDS, form_schema, is_form, is_json, read_form
 from ddh.serve.guard import Application, Receive, Scope, Send, read_body
 from ddh.serve.models import Found
-from ddh.serve.questions import Asked, Question, read_fields, read_json
+from ddh.serve.search_params import Asked, Question, read_fields, read_json
 from ddh.serve.service import Service
 
 PATH = "/search"

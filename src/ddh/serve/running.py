@@ -6,10 +6,10 @@ import socket
 import click
 import uvicorn
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 from ddh.serve.app import create_app
+from ddh.serve.request_log import JsonLines
 from ddh.serve.settings import Settings
-from ddh.serve.watch import JsonLines
 
 STOP_SECONDS = 15  # for what still runs when the service is told to stop
 KEEP_ALIVE_SECONDS = 30

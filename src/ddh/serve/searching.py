@@ -10,13 +10,13 @@ from queue import SimpleQueue
 import numpy as np
 from numpy.typing import NDArray
 
-from ddh.errors import DDHError, InputError
+from ddh._core.errors import DDHError, InputError
 from ddh.index import Hit, Index
 from ddh.index.filters import make_filter
 from ddh.index.rows import check_text
 from ddh.serve.errors import NoSuchKey
 from ddh.serve.items import Pictures
-from ddh.serve.questions import Asked, Question, parse_code
+from ddh.serve.search_params import Asked, Question, parse_code
 from ddh.serve.settings import Settings
 
 Code = NDArray[np.uint8]

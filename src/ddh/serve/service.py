@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TypeVar
 
 import ddh.index
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 from ddh.images import Limits
 from ddh.index.collection import Collection
-from ddh.index.names import split_name
+from ddh.index.location import split_name
 from ddh.serve.batching import Batcher
+from ddh.serve.catalog import Surveyor
 from ddh.serve.disk_cache import DiskCache
 from ddh.serve.duplicates import Duplicates
 from ddh.serve.encoding import Code, Encoder, encodes_pictures
@@ -22,7 +23,6 @@ from ddh.serve.maps import Maps
 from ddh.serve.metrics import Metrics
 from ddh.serve.searching import Search, Searcher
 from ddh.serve.settings import Settings
-from ddh.serve.survey import Surveyor
 from ddh.serve.thumbnails import Thumbnails
 from ddh.serve.writing import Rows
 

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddh.errors import InputError
+from ddh._core.errors import InputError
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 SHORTEST_TOKEN = 16

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from ddh.errors import DDHError, InputError
+from ddh._core.atomic import write_atomic
+from ddh._core.errors import DDHError, InputError
 from ddh.images import Limits, decode
 from ddh.images.decoding import picture_extensions, picture_formats
 from ddh.index import FileStamp, Index, Row
@@ -19,9 +20,8 @@ from ddh.index.collection import DIGEST_BYTES
 from ddh.serve.encoding import NAME
 from ddh.serve.errors import KeyExists, NoSuchKey, NotAllowed
 from ddh.serve.items import Item, Pictures
-from ddh.serve.questions import NewFields
+from ddh.serve.search_params import NewFields
 from ddh.serve.settings import Settings
-from ddh.whole_files import write_whole
 
 UPLOADS = "uploads"  # folder of the collection
 
@@ -111,7 +111,7 @@ class Rows:
         file = root / upload.name
         if file.is_file() and not file.is_symlink():
             return file, False
-        write_whole(file, upload.content)
+        write_atomic(file, upload.content)
         return file, True
 
 

@@ -4,7 +4,7 @@ import { ask, isTold, openSession, service } from "./api.js";
 import { DuplicatesView } from "./duplicates.js";
 import { h, icon } from "./dom.js";
 import { isCode } from "./codes.js";
-import { listenForPictures } from "./intake.js";
+import { listenForPictures } from "./upload.js";
 import { JobsView } from "./jobs.js";
 import { MapView } from "./map.js";
 import { current } from "./router.js";

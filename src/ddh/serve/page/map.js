@@ -2,10 +2,10 @@
 
 import { ask, askBytes, isTold } from "./api.js";
 import { h, iconButton, notice } from "./dom.js";
-import { listenToHands } from "./hands.js";
-import { densestPlaces } from "./heaps.js";
+import { listenToHands } from "./panZoom.js";
+import { densestPlaces } from "./clusterLabels.js";
 import { categoryColour, css, themeColour } from "./palette.js";
-import { Places } from "./places.js";
+import { Places } from "./gridIndex.js";
 import { current, go } from "./router.js";
 import { pixel, Scatter } from "./scatter.js";
 import { thumbnail } from "./thumbnail.js";

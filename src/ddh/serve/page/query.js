@@ -2,7 +2,7 @@
 
 import { BitGrid, distanceText } from "./codes.js";
 import { commands, h, icon, iconButton } from "./dom.js";
-import { pickButton } from "./intake.js";
+import { pickButton } from "./upload.js";
 
 const hovers = matchMedia("(hover: hover)");
 

@@ -1,0 +1,81 @@
+"""Grill et al. (2020), "Bootstrap your own latent": a network predicts its own moving average.
+
+The online network q(g(f(v))) of one view predicts the target g'(f'(v')) of the other, and the
+target follows the online weights: xi <- tau xi + (1 - tau) theta, with tau rising to 1 along half
+a cosine wave. No negative pairs, so nothing but the predictor and the batch norms keeps it
+from a constant; `ddh.pretrain.diagnostics` watches that.
+"""
+
+import copy
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from ddh.backbones import Backbone
+from ddh.pretrain.objective import SelfSupervised, projection
+from ddh.pretrain.transforms import ViewSettings
+
+if TYPE_CHECKING:
+    from ddh.pretrain.settings import PretrainSettings
+
+TINY = 64  # pictures of so many pixels or fewer are neither blurred nor solarised
+HIDDEN, OUT = 1024, 256
+FIRST_MOMENTUM = 0.99
+
+
+class BYOL(SelfSupervised):
+    """Symmetric BYOL; the result is the target's backbone, an average over the last steps."""
+
+    @classmethod
+    def defaults(cls, size: int, trained: bool) -> Mapping[str, Any]:
+        """Trained weights get a tenth of the rate: they are to be adapted, not lost."""
+        first = second = ViewSettings()
+        if size > TINY:
+            first = replace(first, blur_prob=0.5)
+            second = replace(second, blur_prob=0.1, solarise_prob=0.2)
+        return {"views": (first, second), "learning_rate": 0.012 if trained else 0.12}
+
+    def __init__(self, backbone: Backbone, settings: "PretrainSettings", pictures: int) -> None:
+        nn.Module.__init__(self)
+        self.backbone = backbone
+        self.projector, self.predictor = heads(backbone.dimensions)
+        self.target_backbone = copy.deepcopy(backbone).requires_grad_(False)
+        self.target_projector = copy.deepcopy(self.projector).requires_grad_(False)
+
+    def forward(self, first: Tensor, second: Tensor, rows: Tensor) -> Tensor:
+        """2 - 2 cos(prediction, target), summed over both directions, the mean of a batch."""
+        views = torch.cat([first, second])
+        predicted = self.predictor(self.projector(self.backbone(views)))
+        with torch.no_grad():
+            targets = self.target_projector(self.target_backbone(views))
+        swapped = targets.roll(len(first), dims=0)
+        return 4 - 4 * cosine(predicted, swapped).mean()
+
+    @torch.no_grad()
+    def after_step(self, progress: float) -> None:
+        tau = 1 - (1 - FIRST_MOMENTUM) * (math.cos(math.pi * progress) + 1) / 2
+        online: list[Tensor] = [*self.backbone.parameters(), *self.projector.parameters()]
+        target: list[Tensor] = [
+            *self.target_backbone.parameters(),
+            *self.target_projector.parameters(),
+        ]
+        torch._foreach_lerp_(target, online, 1 - tau)
+
+    @property
+    def result(self) -> Backbone:
+        return self.target_backbone
+
+
+def heads(dimensions: int) -> tuple[nn.Module, nn.Module]:
+    """The projector g of features, and the predictor q of its values."""
+    return projection(dimensions, HIDDEN, OUT), projection(OUT, HIDDEN, OUT)
+
+
+def cosine(a: Tensor, b: Tensor) -> Tensor:
+    """Of each row of a with that of b."""
+    return (normalize(a.float(), dim=1) * normalize(b.float(), dim=1)).sum(dim=1)

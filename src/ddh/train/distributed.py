@@ -1,0 +1,236 @@
+"""Processes that train together: who they are, what they tell each other, how their job ends.
+
+`torchrun --nproc-per-node 2 -m ddh fit ...` starts them; `job` joins them. Steps meet in
+collectives, which give up after PATIENCE. Long stages, in which one process works and the others
+wait, meet in torch's key-value store instead and may take as long as they like.
+"""
+
+import json
+import os
+import signal
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, NoReturn
+
+import click
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from ddh._core.errors import DDHError, DDHWarning, InputError
+from ddh._core.progress import set_quiet
+
+#: How long a process waits for the others within a step. A process that dies closes its
+#: connections, which the others see at once; this is for machines that vanish.
+PATIENCE = timedelta(minutes=3)
+POLL_SECONDS = 0.05
+GONE = (
+    "another process of this job has ended (killed, out of memory, or its machine is gone); "
+    "run the same command with --resume to go on from the last checkpoint"
+)
+
+
+class Processes:
+    """This process (`rank`) among `size`; alone, every method is the identity."""
+
+    def __init__(self, rank: int = 0, size: int = 1, store: Any = None) -> None:
+        self.rank, self.size, self.store = rank, size, store
+        self._meetings = 0
+
+    @property
+    def alone(self) -> bool:
+        return self.size == 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the process that writes, prints and shows progress."""
+        return self.rank == 0
+
+    def shard(self, total: int, rank: int | None = None) -> slice:
+        """The rows that a process (by default this one) holds: contiguous, equal up to one."""
+        rank = self.rank if rank is None else rank
+        return slice(total * rank // self.size, total * (rank + 1) // self.size)
+
+    # -- within a step: everyone calls these in the same order --------------------------------
+
+    def add_up(self, *tensors: Tensor) -> None:
+        """Replace each tensor by its sum over the processes."""
+        if self.alone:
+            return
+        joined = torch.cat([tensor.double().flatten() for tensor in tensors])
+        dist.all_reduce(joined)
+        sizes = [tensor.numel() for tensor in tensors]
+        for tensor, total in zip(tensors, joined.split(sizes), strict=True):
+            tensor.copy_(total.view_as(tensor))
+
+    def gather(self, rows: Tensor) -> tuple[Tensor, slice]:
+        """The rows of all processes, one after another, and where those of this one are."""
+        if self.alone:
+            return rows, slice(0, len(rows))
+        counts = torch.zeros(self.size, dtype=torch.int64, device=rows.device)
+        counts[self.rank] = len(rows)
+        dist.all_reduce(counts)
+        lengths = counts.tolist()
+        padded = rows.new_zeros(max(lengths), *rows.shape[1:])
+        padded[: len(rows)] = rows
+        parts = [torch.empty_like(padded) for _ in lengths]
+        dist.all_gather(parts, padded)
+        start = sum(lengths[: self.rank])
+        whole = torch.cat([part[:length] for part, length in zip(parts, lengths, strict=True)])
+        return whole, slice(start, start + len(rows))
+
+    def sums(self, values: Sequence[float], device: torch.device) -> Sequence[float]:
+        """The sums of everyone's values."""
+        if self.alone:
+            return values
+        totals = torch.tensor(values, dtype=torch.float64, device=device)
+        dist.all_reduce(totals)
+        return totals.tolist()
+
+    def join(self, rows: Tensor) -> Tensor:
+        """As `gather`, with a gradient for the rows of this process."""
+        if self.alone:
+            return rows
+        whole, mine = self.gather(rows.detach())
+        return torch.cat([whole[: mine.start], rows, whole[mine.stop :]])
+
+    def share_value(self, term: Tensor) -> Tensor:
+        """A term that every process has whole, of which each has its own part of the gradient:
+        as a value it counts once."""
+        return term - term.detach() * (1 - 1 / self.size) if self.size > 1 else term
+
+    def agree(self, value: bool, device: torch.device) -> bool:
+        """What the first process says."""
+        if self.alone:
+            return value
+        said = torch.tensor(int(value), device=device)
+        dist.broadcast(said, 0)
+        return bool(said)
+
+    def parallel(self, module: nn.Module) -> nn.Module:
+        """The module with its gradients averaged over the processes (torch's DDP)."""
+        if self.alone or not any(p.requires_grad for p in module.parameters()):
+            return module
+        return nn.parallel.DistributedDataParallel(module)
+
+    # -- between stages -----------------------------------------------------------------------
+
+    def once(self, work: Callable[[], Any]) -> Any:
+        """Done by the first process while the others wait; all get the result (plain values)."""
+        if self.alone:
+            return work()
+        self._meetings += 1
+        key = f"once/{self._meetings}"
+        if not self.first:
+            return self._awaited(key)
+        try:
+            value = work()
+        except BaseException as error:
+            self.store.set(key, json.dumps({"error": str(error)}))
+            raise
+        self.store.set(key, json.dumps({"value": value}))
+        return value
+
+    def _awaited(self, key: str) -> Any:
+        while not self.store.check([key]):
+            time.sleep(POLL_SECONDS)
+        answer = json.loads(self.store.get(key))
+        if "error" in answer:
+            raise DDHError(answer["error"])
+        return answer["value"]
+
+    def meet(self) -> None:
+        """Go on when everyone has come here, however long that takes."""
+        if self.alone:
+            return
+        self._meetings += 1
+        key = f"meet/{self._meetings}"
+        self.store.add(key, 1)
+        while self.store.add(key, 0) < self.size:
+            time.sleep(POLL_SECONDS)
+
+    def speaks(self) -> bool:
+        """Whether this process is the first to report the end of the job."""
+        try:
+            return self.store.add("spoken", 1) == 1
+        except RuntimeError:  # the store is gone with the machine that held it
+            return True
+
+
+ALONE = Processes()
+_current = ALONE
+
+
+def current() -> Processes:
+    """The processes that this one trains with: those of the `job`, else it is alone."""
+    return _current
+
+
+@contextmanager
+def job(device: str = "auto") -> Iterator[Processes]:
+    """Join the processes that torchrun started; without torchrun, this one stays alone.
+
+    Inside, `DDH.fit` trains on all of them. The first error ends the job, with one message:
+    torchrun stops the other processes.
+    """
+    global _current
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield ALONE
+        return
+    _current = processes = _join(device)
+    if not processes.first:
+        set_quiet(True)
+        warnings.simplefilter("ignore", DDHWarning)
+    before = signal.signal(signal.SIGTERM, lambda *_: _end(processes, GONE))
+    try:
+        yield processes
+        processes.meet()
+    except DDHError as error:
+        _end(processes, str(error))
+    except RuntimeError as error:
+        if not _is_connection(error):
+            raise
+        _end(processes, GONE)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        _current = ALONE
+        set_quiet(False)
+    dist.destroy_process_group()
+
+
+def _join(device: str) -> Processes:
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    on_gpu = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
+    if on_gpu:
+        if local >= torch.cuda.device_count():
+            raise InputError(
+                f"there are {torch.cuda.device_count()} GPUs here and more processes than that: "
+                "lower --nproc-per-node, or use --device cpu"
+            )
+        torch.cuda.set_device(local)
+    store, rank, size = next(dist.rendezvous("env://", timeout=PATIENCE))
+    dist.init_process_group(
+        "nccl" if on_gpu else "gloo",
+        store=dist.PrefixStore("torch", store),
+        rank=rank,
+        world_size=size,
+        timeout=PATIENCE,
+        device_id=torch.device("cuda", local) if on_gpu else None,
+    )
+    return Processes(rank, size, dist.PrefixStore("ddh", store))
+
+
+def _is_connection(error: RuntimeError) -> bool:
+    """Whether torch says that it has lost another process."""
+    words = ("gloo", "connection", "nccl", "socket", "timed out", "broken pipe")
+    return isinstance(error, dist.DistError) or any(w in str(error).lower() for w in words)
+
+
+def _end(processes: Processes, message: str) -> NoReturn:
+    """Leave at once, the message told by one process; torch's threads may hang in a dead peer."""
+    if processes.speaks():
+        click.echo(f"ddh: {message}", err=True)
+    os._exit(2)

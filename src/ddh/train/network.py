@@ -1,0 +1,69 @@
+"""The network of the paper's 2.2: a backbone and, on top of it, the hashing layer."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ddh.backbones import Backbone
+from ddh.train.settings import Depth
+
+
+class HashingLayer(nn.Linear):
+    """z = W^T phi + c (Eq. 10); the code is sgn(z). Starts from N(0, 0.01) as the release does."""
+
+    def __init__(self, dimensions: int, bits: int, generator: torch.Generator) -> None:
+        with torch.random.fork_rng(devices=[]):  # the draw of nn.Linear is not wanted
+            super().__init__(dimensions, bits)
+        with torch.no_grad():
+            self.weight.normal_(0, 0.01, generator=generator)
+            self.bias.normal_(0, 0.01, generator=generator)
+
+
+def trained_modules(backbone: Backbone, depth: Depth) -> list[nn.Module]:
+    """The parts of the backbone that learn at this depth."""
+    if depth == "head":
+        return []
+    return backbone.last_stage() if depth == "last stage" else [backbone]
+
+
+def prepare(backbone: Backbone, depth: Depth) -> list[nn.Parameter]:
+    """Freeze what does not learn; what learns is put in training mode, the rest in evaluation mode.
+
+    Batch norms keep the statistics of the trained weights they came with: codes are made with
+    these, and a short training on statistics of its own batches would end with features that the
+    hashing layer has not seen. Random weights have no statistics to keep.
+    """
+    backbone.requires_grad_(False).eval()
+    parameters: list[nn.Parameter] = []
+    for module in trained_modules(backbone, depth):
+        module.requires_grad_(True).train()
+        parameters.extend(module.parameters())
+    if backbone.origin != "random":
+        for module in backbone.modules():
+            if isinstance(module, nn.BatchNorm2d):
+                module.eval()
+    return parameters
+
+
+def freeze(backbone: Backbone) -> None:
+    """Evaluation mode for the whole backbone."""
+    backbone.requires_grad_(False).eval()
+
+
+def standardise(features: Tensor, centre: bool) -> tuple[Tensor, Tensor]:
+    """(mean, scale) such that (phi - mean) / scale has an average squared length of its dimension.
+
+    They put every backbone's features on one scale for the hashing layer and are folded into W
+    and c after the training, so the model stays the one linear layer of Eq. 10.
+    """
+    mean = features.mean(dim=0) if centre else torch.zeros_like(features[0])
+    scale = (features - mean).square().mean().sqrt()
+    return mean, torch.where(scale > 0, scale, torch.ones_like(scale))
+
+
+@torch.no_grad()
+def fold(layer: nn.Linear, mean: Tensor, scale: Tensor) -> dict[str, Any]:
+    """The layer on raw features that equals `layer` on standardised ones."""
+    weight = layer.weight / scale
+    return {"weight": weight, "bias": layer.bias - weight @ mean}

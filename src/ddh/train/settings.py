@@ -1,0 +1,157 @@
+"""Every setting of the training, and the presets that choose them for the user."""
+
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal
+
+from ddh._core.errors import InputError
+
+Depth = Literal["head", "last stage", "network"]
+DEPTHS: tuple[Depth, ...] = ("head", "last stage", "network")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings by the paper's names where it has one.
+
+    The objective of a batch is divided by N x batch, as the authors' release does: the pairwise
+    term is then a mean over pairs, and lambda1 weighs the quantisation as `lambda1 / N`. What
+    a given lambda1 does thus depends on the size of the collection; `balanced` takes that away.
+    """
+
+    k1: int
+    """Neighbours of the first stage (2.1)."""
+    k2: int
+    """Lists joined by the expansion (2.1)."""
+    views: int
+    """Random views of each picture (crops, mirrored or not) that labels and hashing layer are
+    learned from beside the picture itself; for pictures at the depth "head"."""
+    mirror: bool
+    """Features of a picture are the mean of its own and its mirror image's, in learning and in
+    encoding, at twice the time; for pictures at the depth "head"."""
+    centre: bool
+    """Subtract the mean feature before the cosine and before the hashing layer."""
+    unit: bool
+    """Features of pictures get length 1: how strongly a picture excites the network then does not
+    decide how far its bits are from turning. Ready features only if the user says so."""
+    alpha: float
+    """Weight of a similar pair; 1 is the paper's objective."""
+    lambda1: float
+    """Weight of the quantisation term (Eq. 7)."""
+    balanced: bool
+    """lambda1 counts in units of N / L: the quantisation weighs the same beside the pairs whatever
+    the number of images and bits."""
+    lambda2: float
+    """Weight of the regulariser of the hashing layer (2.4)."""
+    pairs: Literal["all", "batch"]
+    """J1 over all pairs by the exact identity, or over the pairs of a batch (two branches)."""
+    optimiser: Literal["sgd", "adam"]
+    learning_rate: float
+    final_learning_rate: float
+    """The rate falls from the first to the last value on a geometric path ("sgd") or on half a
+    cosine wave ("adam")."""
+    backbone_lr_scale: float
+    """The backbone's rate as a share of the hashing layer's (depths beyond "head")."""
+    momentum: float
+    weight_decay: float
+    batch_size: int
+    epochs: int
+    network_epochs: int
+    """Depths beyond "head": the hashing layer first learns alone, for `epochs`, then both for so
+    many, at `backbone_lr_scale`. 0: both learn from the start, as in the paper."""
+
+    def __post_init__(self) -> None:
+        for name in ("k1", "k2", "batch_size", "epochs"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("alpha", "learning_rate", "final_learning_rate"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"{name} must be positive, not {getattr(self, name)}")
+        for name in (
+            "lambda1", "lambda2", "weight_decay", "backbone_lr_scale", "momentum", "network_epochs",
+            "views",
+        ):  # fmt: skip
+            if not getattr(self, name) >= 0:
+                raise InputError(f"{name} must not be negative, not {getattr(self, name)}")
+        if self.pairs not in ("all", "batch"):
+            raise InputError(f"pairs must be 'all' or 'batch', not {self.pairs!r}")
+        if self.optimiser not in ("sgd", "adam"):
+            raise InputError(f"optimiser must be 'sgd' or 'adam', not {self.optimiser!r}")
+
+    def quantisation_weight(self, images: int, bits: int) -> float:
+        """lambda1 in the paper's units."""
+        return self.lambda1 * images / bits if self.balanced else self.lambda1
+
+    def for_network(self) -> "Settings":
+        """Those of the training that follows when the layer has learned alone."""
+        return replace(
+            self,
+            epochs=self.network_epochs,
+            learning_rate=self.learning_rate * self.backbone_lr_scale,
+            final_learning_rate=self.final_learning_rate * self.backbone_lr_scale,
+            backbone_lr_scale=1.0,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+PRESETS: dict[str, Settings] = {
+    # Section 3.2: K1=15, K2=6, lr 0.001, lambda1=15, lambda2=1e-5, batch 128. The paper names
+    # neither momentum, epochs nor a schedule. Its released code differs: K1=20, K2=30, batch 50,
+    # lr 1e-2 to 1e-6 over 100 epochs, weight decay 5e-4, no momentum.
+    "paper": Settings(
+        k1=15, k2=6, views=0, mirror=False, centre=False, unit=False, alpha=1.0, lambda1=15.0,
+        balanced=False, lambda2=1e-5, pairs="all", optimiser="sgd", learning_rate=1e-3,
+        final_learning_rate=1e-3,
+        backbone_lr_scale=0.1, momentum=0.9, weight_decay=0.0, batch_size=128, epochs=100,
+        network_epochs=0,
+    ),
+    "fast": Settings(
+        k1=50, k2=20, views=0, mirror=False, centre=True, unit=True, alpha=1.0, lambda1=0.3,
+        balanced=True, lambda2=0.0, pairs="all", optimiser="adam", learning_rate=5e-3,
+        final_learning_rate=5e-5,
+        backbone_lr_scale=0.03, momentum=0.9, weight_decay=0.0, batch_size=1024, epochs=20,
+        network_epochs=5,
+    ),
+}  # fmt: skip
+# `ddh.pretrain.recipe` adds the choice of the network.
+PRESETS["quality"] = replace(PRESETS["fast"], mirror=True)
+
+
+def settings(preset: str = "fast", **changes: Any) -> Settings:
+    """A preset with some settings changed; a change to None keeps the preset's value."""
+    if preset not in PRESETS:
+        raise InputError(f"there is no preset {preset!r}; there are: {', '.join(PRESETS)}")
+    known = {field.name for field in fields(Settings)}
+    given = {name: value for name, value in changes.items() if value is not None}
+    if unknown := sorted(given.keys() - known):
+        raise InputError(
+            f"there is no setting {unknown[0]!r}; there are: {', '.join(sorted(known))}"
+        )
+    return replace(PRESETS[preset], **given)
+
+
+LEAST_STEPS = 1200
+
+
+def adapt(chosen: Settings, images: int, fixed: Collection[str] = ()) -> Settings:
+    """Fit a preset that was made for tens of thousands of images to a smaller collection.
+
+    A neighbourhood must stay a small part of the collection (K1 at most N / 80 and K2 at most
+    N / 200, as long as that leaves 10 and 6, and never more than a third of the images), batches
+    at most N / 20, and there must be enough steps. Settings in `fixed`, those that a user named,
+    stay as they are.
+    """
+    third = max(1, images // 3)
+    smaller: dict[str, Any] = {
+        "k1": min(chosen.k1, max(10, images // 80), third),
+        "k2": min(chosen.k2, max(6, images // 200), third),
+        "batch_size": min(chosen.batch_size, max(32, images // 20)),
+    }
+    changes = {name: value for name, value in smaller.items() if name not in fixed}
+    adapted = replace(chosen, **changes)
+    if "epochs" in fixed:
+        return adapted
+    steps = -(-images // adapted.batch_size)
+    return replace(adapted, epochs=max(adapted.epochs, -(-LEAST_STEPS // steps)))

@@ -1,0 +1,289 @@
+"""The objective (2.3) over processes that each hold some rows: exact, whatever their number.
+
+Each process holds a contiguous shard of the images: their features, their rows of the memory U
+and their rows of the graph S. A batch is the same as for one process; each process does the rows
+of it that it holds. What all pairs need of the other shards is small:
+
+    G and m             sums over the shards: L^2 + L numbers
+    sum_{j in S_i} u_j  S is symmetric, so a process finds in its own rows of S which of its
+                        images j are positives of i; the shards' sums are added up: b L numbers
+
+so no row of U ever travels, and traffic does not grow with N or with the number of positives.
+`rows` are places within the shard here, not numbers of images.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+from scipy import sparse
+from torch import Tensor, nn
+
+from ddh.backbones import Backbone
+from ddh.images import Batch, ImageSource, load_parts
+from ddh.neighbours import LabelGroups
+from ddh.objective import GroupPositives, PairMemory, Positives
+from ddh.objective.memory import Moments
+from ddh.objective.positives import SparseRows
+from ddh.train.augmentation import augment
+from ddh.train.distributed import Processes
+from ddh.train.inputs import Inputs, NetworkInputs
+
+
+class Shard:
+    """The rows of `total` that this process holds."""
+
+    def __init__(self, processes: Processes, total: int) -> None:
+        self.processes, self.total = processes, total
+        self._asked: Tensor | None = None
+        self._batch = (torch.empty(0), slice(0, 0))
+
+    @property
+    def alone(self) -> bool:
+        return self.processes.alone
+
+    @property
+    def rows(self) -> slice:
+        return self.processes.shard(self.total)
+
+    def own(self, batch: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where in a batch of images those of this shard are."""
+        return np.flatnonzero((batch >= self.rows.start) & (batch < self.rows.stop))
+
+    def images(self, rows: Tensor) -> tuple[Tensor, slice]:
+        """The images of the whole batch, and where those of this process (its `rows`) are."""
+        if rows is not self._asked:  # several parts of the objective ask for the same batch
+            self._asked, self._batch = rows, self.processes.gather(rows + self.rows.start)
+        return self._batch
+
+
+class ShardedMemory(PairMemory):
+    """The rows of U of one shard, with G and m over all shards.
+
+    Memory: N / processes x L values, and L x L in float64; an update moves L^2 + L numbers.
+    """
+
+    def __init__(
+        self,
+        outputs: Tensor,
+        shard: Shard,
+        group_of: Tensor | None = None,
+        *,
+        group_grams: bool = False,
+        groups: int | None = None,
+    ) -> None:
+        self.shard = shard
+        super().__init__(outputs, group_of, group_grams=group_grams, group_count=groups)
+
+    def __len__(self) -> int:
+        return self.shard.total
+
+    def refresh(self, block: int = 65536) -> None:
+        super().refresh(block)
+        for moments in self._moments():
+            self.shard.processes.add_up(moments.total, moments.gram)
+
+    def update(self, rows: Tensor, outputs: Tensor) -> None:
+        fresh = outputs.detach().to(self.outputs.dtype)
+        stale = self.outputs[rows]
+        for moments in self._moments():
+            change = Moments.like(moments)
+            change.add(rows, stale, sign=-1)
+            change.add(rows, fresh, sign=1)
+            self.shard.processes.add_up(change.total, change.gram)
+            moments.total += change.total
+            moments.gram += change.gram
+        self.outputs[rows] = fresh
+
+
+class ShardedGraph(Positives):
+    """The rows of S of one shard, read as columns: for any image, its positives in the shard.
+
+    Memory: 4 bytes for each entry of these rows, 8 bytes for each of all N images.
+    """
+
+    def __init__(self, rows: sparse.csr_array, shard: Shard, device: torch.device | str) -> None:
+        self.shard = shard
+        self.degrees = torch.from_numpy(np.diff(rows.indptr).astype(np.int64)).to(device)
+        self.positives = SparseRows(rows.T.tocsr(), device)
+
+    def counts(self, rows: Tensor) -> Tensor:
+        return self.degrees[rows]
+
+    def sums(self, rows: Tensor, memory: PairMemory) -> Tensor:
+        images, mine = self.shard.images(rows)
+        sums = self.positives.sum(images, memory.outputs)
+        self.shard.processes.add_up(sums)
+        return sums[mine]
+
+    def squares(self, rows: Tensor, outputs: Tensor, memory: PairMemory) -> Tensor:
+        """Values and slopes are added up over the shards; a plane through them is what autograd
+        needs, for (z . u / L - 1)^2 is asked for at this z only."""
+        images, mine = self.shard.images(rows)
+        z, _ = self.shard.processes.gather(outputs.detach())
+        owner, columns = self.positives.entries(images)
+        partners = memory.outputs[columns].to(z.dtype)
+        off = (z[owner] * partners).sum(dim=1) / memory.bits - 1
+        values = z.new_zeros(len(z)).index_add(0, owner, off.square())
+        slopes = torch.zeros_like(z).index_add(0, owner, off[:, None] * partners)
+        slopes *= 2 / memory.bits
+        self.shard.processes.add_up(values, slopes)
+        return values[mine] + (slopes[mine] * (outputs - outputs.detach())).sum(dim=1)
+
+    def within(self, rows: Tensor) -> Tensor:
+        """Similarity among the images of the whole batch."""
+        images, mine = self.shard.images(rows)
+        owner, columns = self.positives.entries(images)
+        place = torch.full_like(self.degrees, -1)
+        place[rows] = torch.arange(mine.start, mine.stop, device=rows.device)
+        met = place[columns] >= 0
+        similar = torch.zeros(len(images), len(images), device=rows.device)
+        similar[owner[met], place[columns[met]]] = 1
+        self.shard.processes.add_up(similar)
+        return similar > 0
+
+
+class ShardedGroups(GroupPositives):
+    """Similarity between groups of images with equal labels; the memory adds up sums by group."""
+
+    def __init__(self, groups: LabelGroups, shard: Shard, device: torch.device | str) -> None:
+        super().__init__(groups, device)
+        assert self.group_of is not None
+        self.shard, self.everyone = shard, self.group_of
+        self.group_of = self.group_of[shard.rows]
+        self.with_itself = self.with_itself[shard.rows]
+
+    def within(self, rows: Tensor) -> Tensor:
+        """Similarity among the images of the whole batch."""
+        images, _ = self.shard.images(rows)
+        return self.among(self.everyone[images])
+
+
+# -- batches ------------------------------------------------------------------------------
+
+
+class ShardedFeatures(Inputs):
+    """Standardised features of one shard: of each batch, the rows that the shard holds."""
+
+    def __init__(self, features: Tensor, shard: Shard) -> None:
+        self.features, self.shard = features, shard
+
+    def __len__(self) -> int:
+        return self.shard.total
+
+    def batches(
+        self, order: NDArray[np.int64], batch_size: int, seeds: Iterator[int]
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        for start in range(0, len(order), batch_size):
+            batch = order[start : start + batch_size]
+            rows = torch.from_numpy(batch[self.shard.own(batch)] - self.shard.rows.start)
+            rows = rows.to(self.features.device)
+            yield rows, self.features[rows]
+
+
+class ShardedPictures(NetworkInputs):
+    """Augmented pictures of one shard through the backbone, whose gradients are averaged."""
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        source: ImageSource,
+        usable: NDArray[np.int64],
+        mean: Tensor,
+        scale: Tensor,
+        shard: Shard,
+        *,
+        unit: bool = False,
+        compiled: bool = False,
+    ) -> None:
+        super().__init__(backbone, source, usable, mean, scale, unit=unit)
+        self.shard = shard
+        shared = shard.processes.parallel(backbone)
+        self.forward = torch.compile(shared) if compiled else shared
+
+    def batches(
+        self, order: NDArray[np.int64], batch_size: int, seeds: Iterator[int]
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+        places = [self.shard.own(batch) for batch in batches]
+        parts = [self.usable[b[own]] for b, own in zip(batches, places, strict=True)]
+        loaded = load_parts(self.source, self.backbone.preprocessing, parts, native=True)
+        for batch, images, own, seed in zip(loaded, batches, places, seeds, strict=False):
+            read = own[np.isin(self.usable[images[own]], batch.indices)]
+            rows = torch.from_numpy(images[read] - self.shard.rows.start).to(self.mean.device)
+            yield rows, self.standard_features(self._augmented(batch, seed, read, len(images)))
+
+    def _augmented(self, batch: Batch, seed: int, places: NDArray[np.int64], images: int) -> Tensor:
+        if not len(batch):  # goes through the network too: the processes' steps stay in step
+            size = self.backbone.preprocessing.size
+            return self.mean.new_zeros(0, 3, size, size)
+        pixels = torch.from_numpy(batch.pixels).to(self.mean.device)
+        return augment(self.backbone.normalise(pixels), seed, part=(places, images))
+
+
+class SharedBatchNorm(nn.BatchNorm2d):
+    """Batch norm by the statistics of the whole batch (torch's own cannot do that on a CPU)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        if not self.training:
+            return super().forward(input)
+        wide = input.to(torch.promote_types(input.dtype, torch.float32))
+        count = wide.new_full((1,), input.numel() / input.shape[1])
+        sums = torch.cat([wide.sum(dim=(0, 2, 3)), wide.square().sum(dim=(0, 2, 3)), count])
+        totals = _Sum.apply(sums.double())
+        n = totals[-1].detach()
+        mean, square = (totals[:-1] / n).chunk(2)
+        variance = (square - mean.square()).clamp(min=0)
+        self._remember(mean.detach(), variance.detach() * n / (n - 1).clamp(min=1))
+        scale = (variance + self.eps).rsqrt()
+        shape = (1, -1, 1, 1)
+        normal = (wide - mean.to(wide.dtype).view(shape)) * scale.to(wide.dtype).view(shape)
+        return (normal * self.weight.view(shape) + self.bias.view(shape)).to(input.dtype)
+
+    @torch.no_grad()
+    def _remember(self, mean: Tensor, variance: Tensor) -> None:
+        assert self.running_mean is not None
+        assert self.running_var is not None
+        assert self.num_batches_tracked is not None
+        self.num_batches_tracked += 1
+        rate = self.momentum or 1.0 / float(self.num_batches_tracked)
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), rate)
+        self.running_var.lerp_(variance.to(self.running_var.dtype), rate)
+
+
+class _Sum(torch.autograd.Function):
+    """Sum over the processes, with a gradient: each one's share in the sums of all."""
+
+    @staticmethod
+    def forward(ctx: object, values: Tensor) -> Tensor:
+        total = values.clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: object, *gradients: Tensor) -> Tensor:
+        total = gradients[0].contiguous().clone()
+        dist.all_reduce(total)
+        return total
+
+
+def share_batch_norms(network: nn.Module) -> None:
+    """Let batch norms that learn from batches see the whole batch."""
+    for module in network.modules():
+        if type(module) is nn.BatchNorm2d and module.training:
+            module.__class__ = SharedBatchNorm
+
+
+def standardise(features: Tensor, centre: bool, shard: Shard) -> tuple[Tensor, Tensor]:
+    """`ddh.train.network.standardise` over all shards."""
+    values = features.double()
+    total = values.sum(dim=0)
+    shard.processes.add_up(total)
+    mean = total / shard.total if centre else torch.zeros_like(total)
+    squares = (values - mean).square().sum()
+    shard.processes.add_up(squares)
+    scale = (squares / (shard.total * features.shape[1])).sqrt()
+    scale = torch.where(scale > 0, scale, torch.ones_like(scale))
+    return mean.to(features.dtype), scale.to(features.dtype)

@@ -1,0 +1,154 @@
+"""Pictures listed, cut into batches and read from folders and URLs, without a cluster."""
+
+import os
+import zipfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+import fsspec
+import numpy as np
+import pytest
+from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
+
+from ddh._core.errors import DDHError, InputError, MissingDependency
+from ddh.cluster.batches import cut, read_ahead
+from ddh.cluster.pictures import Picture, RemotePictures
+from ddh.cluster.sources import open_place
+from ddh.images import ImageFolder, UnreadableImage, decode
+from ddh.index.collection import content_digest
+
+
+@pytest.fixture
+def memory(some_photos: Path):
+    """The pictures in fsspec's file system in memory, one of them with an awkward name."""
+    fs = fsspec.filesystem("memory")
+    for file in some_photos.rglob("*.png"):
+        fs.pipe(f"/bucket/{file.relative_to(some_photos)}", file.read_bytes())
+    first = next(some_photos.rglob("*.png"))
+    fs.pipe("/bucket/two/odd [1]*.png", first.read_bytes())
+    (some_photos / "two" / "odd [1]*.png").write_bytes(first.read_bytes())
+    for hidden in (".hidden.png", ".folder/a.png", "notes.txt"):
+        fs.pipe(f"/bucket/{hidden}", b"")
+    yield fs
+    fs.rm("/bucket", recursive=True)
+
+
+def test_a_url_lists_the_keys_of_the_same_folder(some_photos, memory, tmp_path):
+    expected = sorted(ImageFolder(some_photos).names)
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        for name in expected:
+            archive.write(some_photos / name, f"photos/{name}")
+    for url in (str(some_photos), f"file://{some_photos}", "memory://bucket", "memory://bucket/",
+                f"zip://photos::file://{tmp_path}/a.zip"):  # fmt: skip
+        place = open_place(url)
+        place.check()
+        listed = list(place.pictures())
+        assert sorted(picture.key for picture in listed) == expected
+        assert [p.key for p in place.pictures()] == [p.key for p in listed]
+        sizes = {picture.key: picture.size for picture in listed}
+        assert sizes == {name: (some_photos / name).stat().st_size for name in expected}
+        assert all(picture.mtime_ns > 0 for picture in listed)
+    assert {p.key for p in open_place("memory://bucket/two", "two").pictures()} == {
+        name for name in expected if name.startswith("two/")
+    }
+
+
+def test_a_stamp_is_that_of_the_file_system(tmp_path):
+    (tmp_path / "a.png").touch()
+    os.utime(tmp_path / "a.png", ns=(1, 1_234_567_890_123_456_789))
+    assert next(open_place(str(tmp_path)).pictures()).mtime_ns == 1_234_567_890_123_456_789
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr(zipfile.ZipInfo("a.png", (2020, 1, 2, 3, 4, 6)), b"")
+    picture = next(open_place(f"zip://::file://{tmp_path}/a.zip").pictures())
+    assert picture.mtime_ns == datetime(2020, 1, 2, 3, 4, 6, tzinfo=UTC).timestamp() * 1e9
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_remote_pictures_are_those_of_the_files(some_photos, memory, at_once):
+    """Also from a file system that fetches many files at once, as object stores do."""
+    place = open_place("memory://bucket")
+    pictures = list(place.pictures())
+    fs = AsyncFileSystemWrapper(memory) if at_once else memory
+    remote = RemotePictures(fs, pictures)
+    for i, picture in enumerate(pictures):
+        file = some_photos / picture.key
+        assert np.array_equal(remote.read_reduced(i, 8), decode(file))
+        assert remote.digests[i] == content_digest(file)
+        assert len(remote._fetching) <= 64
+    remote.close()
+
+
+def test_a_missing_picture_is_bad_and_a_failing_server_is_not(memory):
+    gone = Picture("gone.png", "/bucket/gone.png", 1, 1)
+    with pytest.raises(UnreadableImage, match=r"gone.png: cannot be opened"):
+        RemotePictures(memory, [gone]).read(0)
+    huge = Picture("huge.png", "/bucket/huge.png", 1 << 40, 1)
+    with pytest.raises(UnreadableImage, match=r"the limit is"):
+        RemotePictures(memory, [huge]).read(0)
+
+    class Tired(type(memory)):
+        def cat_file(self, *arguments, **options):
+            raise TimeoutError("slow down")
+
+    with pytest.raises(TimeoutError):  # so that the batch is tried again
+        RemotePictures(Tired(), [gone]).read(0)
+
+
+def test_what_cannot_be_read_is_said_clearly(tmp_path):
+    with pytest.raises(MissingDependency, match="s3fs"):
+        open_place("s3://bucket/photos")
+    with pytest.raises(InputError, match="bogus"):
+        open_place("bogus://photos")
+    with pytest.raises(InputError, match="is not there as seen by"):
+        open_place("memory://nowhere").check()
+    with pytest.raises(InputError, match=f"{tmp_path}/none is not there on the node"):
+        open_place(str(tmp_path / "none")).check()
+    with pytest.raises(DDHError, match="cannot be listed"):
+        list(open_place("memory://nowhere").pictures())
+
+
+def pictures(count: int, *, without: int = -1) -> list[Picture]:
+    return [Picture(f"{i:06d}.png", "", 1, 1) for i in range(count) if i != without]
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 256])
+def test_batches_hold_every_picture_once_in_order(size):
+    batches = list(cut(pictures(3000), size))
+    assert [picture for batch in batches for picture in batch.pictures] == pictures(3000)
+    assert max(map(len, batches)) <= size
+    assert len(batches) <= 2 * 3000 / size + 1
+    assert len({batch.id for batch in batches}) == len(batches)
+
+
+def test_a_picture_more_or_less_changes_few_batches():
+    before = {batch.id for batch in cut(pictures(20_000), 128)}
+    after = [batch.id for batch in cut(pictures(20_000, without=3), 128)]
+    assert sum(batch not in before for batch in after) <= 8
+    touched = pictures(20_000)
+    touched[500] = touched[500]._replace(mtime_ns=2)
+    assert sum(batch.id not in before for batch in cut(touched, 128)) == 1
+
+
+def test_a_listing_runs_ahead_by_no_more_than_it_may():
+    made = 0
+
+    def items():
+        nonlocal made
+        for number in range(1, 101):
+            made = number
+            yield number
+
+    with read_ahead(items(), 5) as ahead:
+        got = []
+        for item in ahead:
+            if item is not None:
+                got.append(item)
+                assert made <= len(got) + 7
+    assert got == list(range(1, 101))
+
+    def broken():
+        yield 1
+        raise InputError("the listing broke")
+
+    with read_ahead(broken(), 5) as ahead, pytest.raises(InputError, match="listing broke"):
+        list(ahead)
