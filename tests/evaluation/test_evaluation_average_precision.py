@@ -225,7 +225,7 @@ def test_string_classes():
         ({"query_codes": np.ones((0, 8), np.int8)}, "n > 0"),
         ({"query_codes": np.full((2, 8), 200, np.uint8)}, "give their length"),
         ({"bits": 9}, "have 8 bits, not 9"),
-        ({"query_labels": [1]}, "need 2 rows of labels"),
+        ({"query_labels": [1]}, "query labels must have 2 rows"),
         ({"query_labels": [1, -1]}, "negative classes"),
         ({"query_labels": [0.5, 1.0]}, "fractions"),
         ({"query_labels": [[1, 0], [2, 0]]}, "0 and 1 only"),

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ddh._core.errors import InputError
 from ddh.codes import code_bytes, pack
+from ddh.neighbours.labels import check_labels, is_labelled, shares_label
 
 
 def check_codes(codes: ArrayLike, bits: int | None, what: str) -> tuple[NDArray[np.uint8], int]:
@@ -59,19 +60,6 @@ def words(packed: NDArray[np.uint8]) -> NDArray[np.uint64]:
     return padded.view(np.uint64)
 
 
-def _columns(labels: ArrayLike, rows: int, what: str) -> NDArray[Any]:
-    array = np.asarray(labels)
-    if array.ndim not in (1, 2) or len(array) != rows:
-        raise InputError(f"{rows} {what} codes need {rows} rows of labels, got {array.shape}")
-    if array.ndim == 2 and not np.isin(array, (0, 1)).all():
-        raise InputError("a label matrix holds 0 and 1 only, one column a concept")
-    if array.ndim == 1 and array.dtype.kind == "f" and not np.array_equal(array, np.rint(array)):
-        raise InputError(f"{what} labels are classes, but hold fractions or NaN")
-    if array.ndim == 1 and array.dtype.kind in "if" and (array < 0).any():
-        raise InputError(f"{what} labels hold negative classes (unlabelled?): leave those rows out")
-    return array
-
-
 @dataclass(frozen=True)
 class Relevance:
     """Who answers whom: the same class, or at least one shared concept of a 0/1 matrix.
@@ -88,18 +76,24 @@ class Relevance:
         cls, query_labels: ArrayLike, database_labels: ArrayLike, queries: int, items: int
     ) -> "Relevance":
         """Check both label sets against the number of codes and against each other."""
-        query = _columns(query_labels, queries, "query")
-        database = _columns(database_labels, items, "database")
+        query, database = np.asarray(query_labels), np.asarray(database_labels)
+        for labels, rows, what in ((query, queries, "query"), (database, items, "database")):
+            checked = check_labels(labels, rows, f"{what} labels")
+            if checked.ndim == 1 and not is_labelled(checked).all():
+                raise InputError(
+                    f"{what} labels hold negative classes (unlabelled?): leave those rows out"
+                )
         if query.ndim != database.ndim or query.shape[1:] != database.shape[1:]:
             raise InputError(
                 f"query labels {query.shape} and database labels {database.shape} do not match: "
                 "both are class vectors, or both are 0/1 matrices with the same concepts"
             )
-        if query.ndim == 2:
-            return cls(query.astype(np.float32), database.astype(np.float32))
-        numbers = np.unique(np.concatenate([query, database]), return_inverse=True)[1]
-        numbers = numbers.astype(np.int32)
-        return cls(numbers[: len(query)], numbers[len(query) :])
+        both = np.concatenate([query, database])
+        if both.ndim == 2:
+            labels = both.astype(np.float32)
+        else:
+            labels = np.unique(both, return_inverse=True)[1].astype(np.int32)
+        return cls(labels[:queries], labels[queries:])
 
     @property
     def concepts(self) -> int:
@@ -108,9 +102,8 @@ class Relevance:
 
     def block(self, rows: slice, columns: slice = slice(None)) -> NDArray[np.bool_]:
         """Relevance of database[columns] to query[rows]."""
-        if self.query.ndim == 1:
-            return self.query[rows, None] == self.database[None, columns]
-        return (self.query[rows] @ self.database[columns].T) > 0
+        shared: NDArray[np.bool_] = shares_label(self.query[rows], self.database[columns])
+        return shared
 
     def shared(self, rows: slice, columns: slice = slice(None)) -> NDArray[np.intp]:
         """Number of labels that query[rows] and database[columns] share (graded relevance)."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ddh.codes import unpack
 from ddh.evaluation.counts import DistanceCounts
 from ddh.evaluation.inputs import Relevance
+from ddh.neighbours.labels import shares_label
 
 # Distances in one block; each needs about 30 bytes on the device.
 BLOCK = 1 << 24
@@ -33,13 +34,11 @@ def _blocks(
         rows = slice(start, min(start + step, len(queries)))
         block = torch.from_numpy(unpack(queries[rows], bits)).to(device, torch.float32)
         distances = ((bits - block @ items.T) / 2).to(torch.int64)
-        yield rows, distances, _relevant(torch.from_numpy(relevance.query[rows]).to(device), labels)
-
-
-def _relevant(queries: torch.Tensor, database: torch.Tensor) -> torch.Tensor:
-    if queries.ndim == 1:
-        return queries[:, None] == database[None, :]
-    return (queries @ database.T) > 0.5
+        yield (
+            rows,
+            distances,
+            shares_label(torch.from_numpy(relevance.query[rows]).to(device), labels),
+        )
 
 
 def count_on_device(

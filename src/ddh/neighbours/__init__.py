@@ -5,7 +5,7 @@ from ddh.neighbours.approximation import Approximation
 from ddh.neighbours.cosine import CosineSpace, cosine_space
 from ddh.neighbours.expansion import approximate_labels, expand, pairwise_labels
 from ddh.neighbours.faiss_index import Cells
-from ddh.neighbours.groups import LabelGroups, label_groups
+from ddh.neighbours.labels import LabelGroups, label_groups
 from ddh.neighbours.nearest import NearestLists, knn, nearest
 from ddh.neighbours.statistics import (
     GraphStatistics,

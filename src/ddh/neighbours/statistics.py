@@ -12,7 +12,7 @@ from ddh._core.errors import InputError
 from ddh.neighbours.approximation import Approximation
 from ddh.neighbours.cosine import cosine_space
 from ddh.neighbours.expansion import check_lists, expand_in
-from ddh.neighbours.groups import label_groups
+from ddh.neighbours.labels import LabelGroups, label_groups
 from ddh.neighbours.nearest import nearest_in
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -115,7 +115,7 @@ def statistics(
     first = None if lists is None else check_lists(lists)
     if first is not None and len(first) != images:
         raise InputError(f"{len(first)} lists do not fit a graph of {images} images")
-    known = None if labels is None else _Known(labels, images)
+    known = None if labels is None else _known_labels(labels, images)
     return GraphStatistics(
         images=images,
         edges=S.nnz // 2,
@@ -129,8 +129,8 @@ def statistics(
         hubs=None if first is None else hubs(first),
         first_precision=None
         if known is None or first is None
-        else known.precision(graph_of(first)),
-        precision=None if known is None else known.precision(S),
+        else _precision(known, graph_of(first)),
+        precision=None if known is None else _precision(known, S),
         approximation=approximation,
     )
 
@@ -162,41 +162,32 @@ def precision_over_k(
 ) -> list[PrecisionPoint]:
     """The paper's Fig. 2: precision of the first and the second stage for each K1 of `ks`."""
     space = cosine_space(features, centre=centre)
-    known = _Known(labels, len(space))
+    known = _known_labels(labels, len(space))
     if not ks:
         raise InputError("precision_over_k needs at least one value of K1")
     lists, _ = nearest_in(space, max(ks), device=device)
     points = []
     for k1 in ks:
         S = expand_in(space, lists[:, :k1], k2)
-        first = known.precision(graph_of(lists[:, :k1]))
-        points.append(PrecisionPoint(k1, first, known.precision(S), S.nnz / len(space)))
+        first = _precision(known, graph_of(lists[:, :k1]))
+        points.append(PrecisionPoint(k1, first, _precision(known, S), S.nnz / len(space)))
     return points
 
 
-class _Known:
-    """Known labels: a vector of classes (-1: unlabelled) or a 0/1 matrix, kept as bits."""
+def _precision(groups: LabelGroups, S: sparse.csr_array) -> float | None:
+    """Share of the pairs of S with two labelled images that have a label in common."""
+    correct = judged = 0
+    labelled = groups.labelled()
+    owner = np.repeat(np.arange(S.shape[0], dtype=np.int32), np.diff(S.indptr))
+    for start in range(0, S.nnz, PAIRS):
+        i, j = owner[start : start + PAIRS], S.indices[start : start + PAIRS]
+        correct += int(groups.similar(i, j).sum())
+        judged += int((labelled[i] & labelled[j]).sum())
+    return correct / judged if judged else None
 
-    def __init__(self, labels: ArrayLike, images: int) -> None:
-        array = np.asarray(labels)
-        groups = label_groups(array)
-        if len(groups) != images:
-            raise InputError(f"labels must have {images} rows, got shape {array.shape}")
-        self.labelled = groups.relation.diagonal()[groups.group_of] != 0
-        self.group_of = groups.group_of
-        self.concepts = np.packbits(array != 0, axis=1) if array.ndim == 2 else None
 
-    def agree(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> NDArray[np.bool_]:
-        if self.concepts is not None:
-            return (self.concepts[i] & self.concepts[j]).any(axis=1)
-        return (self.group_of[i] == self.group_of[j]) & self.labelled[i]
-
-    def precision(self, S: sparse.csr_array) -> float | None:
-        """Of the pairs of S in which both images have labels, the share that has one in common."""
-        right = judged = 0
-        owner = np.repeat(np.arange(S.shape[0], dtype=np.int32), np.diff(S.indptr))
-        for start in range(0, S.nnz, PAIRS):
-            i, j = owner[start : start + PAIRS], S.indices[start : start + PAIRS]
-            right += int(self.agree(i, j).sum())
-            judged += int((self.labelled[i] & self.labelled[j]).sum())
-        return right / judged if judged else None
+def _known_labels(labels: ArrayLike, images: int) -> LabelGroups:
+    groups = label_groups(labels)
+    if len(groups) != images:
+        raise InputError(f"labels must have {images} rows, got {len(groups)}")
+    return groups

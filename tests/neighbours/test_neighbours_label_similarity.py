@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from ddh._core.errors import InputError
 from ddh.neighbours import label_groups
+from ddh.neighbours.labels import check_labels, indicators, is_labelled, shares_label
 
 
 def similar_by_hand(y):
@@ -55,3 +56,23 @@ def test_a_million_images_stay_small():
 def test_what_are_no_labels(y):
     with pytest.raises(InputError, match="label"):
         label_groups(y)
+
+
+@pytest.mark.parametrize("y", [[2, -1, 2, -3, 7, 7, -1], [[1, 0], [1, 1], [0, 0], [0, 1]]])
+def test_every_form_of_similarity_agrees(y):
+    labels = check_labels(y)
+    S = similar_by_hand(np.maximum(labels, -1) if labels.ndim == 1 else labels)
+    np.fill_diagonal(S, is_labelled(labels))
+    i, j = np.divmod(np.arange(S.size), len(S))
+    groups = label_groups(y)
+    np.testing.assert_array_equal(groups.similar(i, j).reshape(S.shape), S)
+    np.testing.assert_array_equal(groups.labelled(), is_labelled(labels))
+    matrix = indicators(labels)
+    np.testing.assert_array_equal(shares_label(matrix, matrix), S)
+    if labels.ndim == 1:
+        np.testing.assert_array_equal(shares_label(labels, labels), S)
+
+
+def test_no_label_at_all():
+    groups = label_groups([-1, -1])
+    assert not groups.similar(np.array([0, 0]), np.array([0, 1])).any()

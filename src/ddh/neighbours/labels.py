@@ -1,0 +1,186 @@
+"""Label similarity: two images are similar (s_ij = +1) if they share a label.
+
+Labels are a vector of classes (a negative class means unlabelled) or a 0/1 matrix with one
+column per concept (a row of zeros means unlabelled). An unlabelled image is similar to nothing.
+
+`LabelGroups` is S of the paper's supervised variant ("by constructing the neighbourhood
+structure using the labels"). Images with the same label set have the same row of S, so the
+groups alone determine S: N numbers and a relation between groups, whatever N is.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from ddh._core.errors import InputError
+
+UNLABELLED = -1
+
+
+def check_labels(
+    labels: ArrayLike, rows: int | None = None, what: str = "labels"
+) -> NDArray[np.int64]:
+    """Labels as int64 classes (rows,), words numbered in order, or as a 0/1 matrix."""
+    array = np.asarray(labels)
+    if array.ndim not in (1, 2) or 0 in array.shape:
+        raise InputError(
+            f"{what} are a vector of classes or a 0/1 matrix, not an array of shape {array.shape}"
+        )
+    if rows is not None and len(array) != rows:
+        raise InputError(f"{what} must have {rows} rows, got shape {array.shape}")
+    if array.ndim == 2:
+        if not np.isin(array, (0, 1)).all():
+            raise InputError("a label matrix holds 0 and 1 only, one column per concept")
+        return array.astype(np.int64)
+    if array.dtype.kind in "USO":
+        return np.unique(array, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    if array.dtype.kind not in "iubf":
+        raise InputError(f"{what} are classes or a 0/1 matrix, not {array.dtype}")
+    if array.dtype.kind == "f" and not (np.isfinite(array) & (array == np.rint(array))).all():
+        raise InputError(
+            f"{what} hold fractions, NaN or infinity; mark unlabelled images by {UNLABELLED}"
+        )
+    return array.astype(np.int64)
+
+
+def is_labelled(labels: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which rows of checked labels carry a label."""
+    return labels.any(axis=1) if labels.ndim == 2 else labels >= 0
+
+
+def indicators(labels: NDArray[Any]) -> NDArray[np.float32]:
+    """Checked labels as a 0/1 matrix (rows, concepts); an unlabelled row is all zeros."""
+    if labels.ndim == 2:
+        return labels.astype(np.float32)
+    classes = np.unique(labels[labels >= 0])
+    return (labels[:, None] == classes).astype(np.float32)
+
+
+def shares_label(left: Any, right: Any) -> Any:
+    """(left rows, right rows) bool: which pairs share a label.
+
+    Both sides are classes, or 0/1 matrices of float32, as NumPy arrays or as torch tensors.
+    """
+    if left.ndim == 2:
+        return left @ right.T > 0
+    shared = left[:, None] == right[None, :]
+    unlabelled = left < 0
+    if unlabelled.any():
+        shared[unlabelled] = False
+    return shared
+
+
+@dataclass(frozen=True)
+class LabelGroups:
+    """S from labels, held between groups of images that have the same label set.
+
+    Attributes
+    ----------
+    group_of : ndarray of int32, shape (N,)
+        Group of each image.
+    relation : csr_array of int8, shape (groups, groups)
+        1 where two groups share a label. The diagonal is 0 for unlabelled images: they are
+        similar to nothing, themselves included, and stay in N as negatives of everything.
+    sizes : ndarray of int64, shape (groups,)
+        Number of images per group.
+    """
+
+    group_of: NDArray[np.int32]
+    relation: sparse.csr_array
+    sizes: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.group_of)
+
+    def degree(self) -> NDArray[np.int64]:
+        """|S_i| of each image, the image itself not counted."""
+        related = self.relation.astype(np.int64) @ self.sizes
+        degree: NDArray[np.int64] = (related - self.relation.diagonal())[self.group_of]
+        return degree
+
+    def labelled(self) -> NDArray[np.bool_]:
+        """Which images carry a label."""
+        labelled: NDArray[np.bool_] = self.relation.diagonal()[self.group_of] != 0
+        return labelled
+
+    def similar(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> NDArray[np.bool_]:
+        """Whether the images i[p] and j[p] share a label, for each pair p."""
+        groups = len(self.sizes)
+        wanted = self.group_of[i].astype(np.int64) * groups + self.group_of[j]
+        known = self._related_pairs
+        place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+        return known[place] == wanted if len(known) else np.zeros(len(wanted), bool)
+
+    def rows(self, i: int) -> NDArray[np.int32]:
+        """S_i: the images similar to image i in ascending order, without i itself."""
+        group = self.group_of[i]
+        related = self.relation.indices[slice(*self.relation.indptr[group : group + 2])]
+        order, starts = self._members
+        parts = [order[starts[g] : starts[g + 1]] for g in related]
+        found = np.sort(np.concatenate(parts)) if parts else np.empty(0, np.int32)
+        return found[found != i]
+
+    def to_csr(self, *, max_entries: int = 100_000_000) -> sparse.csr_array:
+        """S as a matrix, for small N: refused above `max_entries` (5 bytes each)."""
+        entries = int(self.degree().sum())
+        if entries > max_entries:
+            raise InputError(
+                f"S of these labels has {entries:,} entries, more than {max_entries:,}: "
+                "use the groups themselves, or fewer images"
+            )
+        images = len(self)
+        starts = np.arange(images + 1, dtype=np.int32)
+        member = sparse.csr_array(
+            (np.ones(images, np.int8), self.group_of, starts), shape=(images, len(self.sizes))
+        )
+        S = (member @ self.relation @ member.T).tocsr()
+        S.setdiag(0)
+        S.eliminate_zeros()
+        S.sort_indices()
+        return S
+
+    @cached_property
+    def _members(self) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """The images ordered by group, and where each group starts."""
+        order = np.argsort(self.group_of, kind="stable").astype(np.int32)
+        return order, np.concatenate([[0], np.cumsum(self.sizes)])
+
+    @cached_property
+    def _related_pairs(self) -> NDArray[np.int64]:
+        """Ascending numbers g * groups + h of all related groups g and h."""
+        groups = len(self.sizes)
+        owner = np.repeat(np.arange(groups, dtype=np.int64), np.diff(self.relation.indptr))
+        return owner * groups + self.relation.indices
+
+
+def label_groups(y: ArrayLike) -> LabelGroups:
+    """Group images by their label sets.
+
+    Parameters
+    ----------
+    y : array-like, shape (N,) or (N, concepts)
+        Classes (numbers or words; -1 means unlabelled) or a 0/1 matrix.
+
+    Returns
+    -------
+    LabelGroups
+    """
+    labels = check_labels(y)
+    sets = labels if labels.ndim == 1 else np.packbits(labels.astype(bool), axis=1)
+    _, first, group_of, sizes = np.unique(
+        sets, axis=0, return_index=True, return_inverse=True, return_counts=True
+    )
+    if labels.ndim == 1:
+        known = np.flatnonzero(labels[first] >= 0)
+        relation = sparse.csr_array(
+            (np.ones(len(known), np.int8), (known, known)), shape=(len(first), len(first))
+        )
+    else:
+        concepts = sparse.csr_array(labels[first].astype(np.int32))
+        relation = ((concepts @ concepts.T) > 0).astype(np.int8).tocsr()
+    relation.sort_indices()
+    return LabelGroups(group_of.reshape(-1).astype(np.int32), relation, sizes)
