@@ -8,19 +8,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["DDH", "DDHError", "load", "__version__"]
+__all__ = [
+    "DDH", "DDHError", "DDHWarning", "InputError", "MissingDependency", "ModelError",
+    "__version__", "load",
+]  # fmt: skip
 
 if TYPE_CHECKING:
-    from ddh._core.errors import DDHError
+    from ddh._core.errors import DDHError, DDHWarning, InputError, MissingDependency, ModelError
     from ddh.hashers import DDH, load
-
-_HOMES = {"DDH": "ddh.hashers", "load": "ddh.hashers", "DDHError": "ddh._core.errors"}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'ddh' has no attribute {name!r}")
+    if name not in __all__:
+        raise AttributeError(f"module 'ddh' has no attribute {name!r}")
+    home = "ddh.hashers" if name in ("DDH", "load") else "ddh._core.errors"
+    return getattr(import_module(home), name)
 
 
 def __dir__() -> list[str]:

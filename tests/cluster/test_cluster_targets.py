@@ -194,7 +194,7 @@ def test_a_worker_refuses_what_cannot_work_on_its_node(some_photos, model):
         encoder.prepare("0.0", files, "cpu", open_place(str(some_photos)), None)
     with pytest.raises(InputError, match="is not there on the node"):
         encoder.prepare(ddh.__version__, files, "cpu", open_place(str(some_photos / "no")), None)
-    with pytest.raises(ModelError, match="it was sent as another"):
+    with pytest.raises(ModelError, match="codes of model another"):
         files._replace(id="another").load("cpu")
     place = open_place(str(some_photos))
     encoder.prepare(ddh.__version__, files, "cpu", place, None)

@@ -5,8 +5,8 @@ import pytest
 import scipy.linalg
 from scipy.optimize import approx_fprime
 
+from ddh._core.arrays import sgn
 from ddh.hashers import KSH
-from ddh.hashers.base import sgn
 from ddh.hashers.ksh import (
     Residual,
     best_coefficients,

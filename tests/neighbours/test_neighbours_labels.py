@@ -90,9 +90,9 @@ def test_many_threads_and_parts_give_the_same(monkeypatch):
         pytest.skip("built without a compiler")
     X = np.random.default_rng(3).standard_normal((700, 5)).astype(np.float32)
     lists = knn(X, 8)
-    monkeypatch.setattr(native, "threads", lambda: 1)
+    monkeypatch.setattr(native, "omp_threads", lambda: 1)
     once = expand(lists, 4, X)
-    monkeypatch.setattr(native, "threads", lambda: 3)
+    monkeypatch.setattr(native, "omp_threads", lambda: 3)
     monkeypatch.setattr(overlap_compiled, "ROWS", 50)
     parts = expand(lists, 4, X)
     assert (once != parts).nnz == 0

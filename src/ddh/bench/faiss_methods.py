@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ddh._core.arrays import sgn
 from ddh._core.progress import track
 from ddh.bench.method_task import Task
 from ddh.bench.timing import timed
@@ -107,7 +108,7 @@ def _signs_of(transform: Any, X: NDArray[np.float32]) -> Encoder:
 
     def encode(rows: NDArray[Any]) -> NDArray[np.int8]:
         outputs = transform.apply(np.ascontiguousarray(rows, np.float32))
-        return np.where(outputs >= 0, 1, -1).astype(np.int8)
+        return sgn(outputs)
 
     return encode
 

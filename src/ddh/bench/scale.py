@@ -3,7 +3,6 @@
 Every size runs in a process of its own, from a mapped file, so that its peak memory is its own.
 """
 
-import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import ddh
 from ddh._core.errors import InputError
 from ddh._core.output import json_option, quiet_option
 from ddh._core.progress import track
+from ddh._core.threads import cpu_count
 from ddh.bench.isolated_process import alone
 from ddh.bench.labels import clustered_features
 from ddh.bench.options import command_line, output_option, whole_numbers
@@ -101,7 +101,7 @@ def label_growth(
     return {
         "labels": {
             **seconds,
-            "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+            "cores": cpu_count(),
             "recall": report.recall,
             "label recall": report.label_recall,
             "label precision": report.label_precision,

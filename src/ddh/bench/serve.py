@@ -6,7 +6,6 @@ found afterwards); image queries a second beside the network's own speed.
 
 import asyncio
 import json
-import os
 import re
 import signal
 import subprocess
@@ -26,6 +25,7 @@ from ddh import codes
 from ddh._core.errors import DDHError
 from ddh._core.output import emit, json_option
 from ddh._core.progress import track
+from ddh._core.threads import cpu_count
 from ddh.bench.encode import sample_photographs
 from ddh.bench.search_data import KINDS, Codes
 from ddh.bench.serve_load import load, post
@@ -60,7 +60,7 @@ def serve(quick: bool, as_json: bool, **settings: Any) -> None:
     ddh bench serve --quick
     """
     settings |= {"rows": 20_000, "seconds": 1.0, "images": 0} if quick else {}
-    document: dict[str, Any] = {"settings": settings, "cores": os.cpu_count()}
+    document: dict[str, Any] = {"settings": settings, "cores": cpu_count()}
     with tempfile.TemporaryDirectory() as scratch:
         document |= code_queries(Path(scratch), settings)
         if settings["images"]:

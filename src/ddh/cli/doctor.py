@@ -13,7 +13,6 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -21,6 +20,7 @@ from pathlib import Path
 import click
 
 import ddh
+from ddh._core.threads import cpu_count, thread_map
 from ddh.cli import doctor_probes
 from ddh.cli.doctor_probes import Outcome
 
@@ -110,9 +110,8 @@ def examine() -> list[Finding]:
     optional = [entry for entry in requirements() if entry.extra in EXTRAS]
     ours = ["kernel", "overlap", "device", *(f"weights:{name}" for name in WEIGHTS)]
     groups = [[entry.probe for entry in needed] + ours, [entry.probe for entry in optional]]
-    with ThreadPoolExecutor() as pool:
-        answers = list(pool.map(doctor_probes.run, groups))
-    probed = answers[0] | answers[1]
+    required, extra = thread_map(doctor_probes.run, groups, len(groups))
+    probed = required | extra
     parts: list[Callable[[], Iterator[Finding]]] = [
         _software,
         lambda: (_library(entry, probed[entry.probe]) for entry in needed),
@@ -319,8 +318,7 @@ def _compiler() -> Iterator[Finding]:
 
 
 def _machine() -> Iterator[Finding]:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    yield Finding("Machine", "processors", "ok", str(cores))
+    yield Finding("Machine", "processors", "ok", str(cpu_count()))
     memory = free_memory()
     if memory is not None:
         little = memory < LITTLE_MEMORY

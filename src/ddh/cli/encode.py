@@ -65,20 +65,17 @@ def encode(
 
 
 def _encode_here(images: Path, model: Path, out: Path, device: str, resume: bool) -> dict[str, Any]:
-    import ddh
+    from ddh.hashers import load, load_image_encoder
     from ddh.images import is_images, open_images
 
     if out.suffix not in (".npz", ".csv"):
         raise InputError(f"the codes file must end with .npz or .csv, not {out.name!r}")
-    hasher = ddh.load(model)
     X = read_input(images)
+    hasher: Any = load_image_encoder(model, device=device) if is_images(X) else load(model)
     if not is_images(X):
         names, codes = [str(i) for i in range(len(X))], hasher.encode(X)
         failures: list[dict[str, Any]] = []
     else:
-        if not hasattr(hasher, "encode_images"):
-            raise InputError(f"{model} encodes ready features, not pictures: give a .npy of them")
-        hasher.device = device
         names, codes, failures = _encode_parts(
             hasher, open_images(X), work_folder(out), resume, hasher.model_id
         )

@@ -151,7 +151,9 @@ def _by_folders(
     device: str,
     without_relevant: Any,
 ) -> Retrieval:
-    hasher = None if model is None else _load(model, device)
+    from ddh.hashers import load_image_encoder
+
+    hasher = None if model is None else load_image_encoder(model, device=device)
     asked, searched = _side(queries, hasher), _side(database, hasher)
     if asked.model_id != searched.model_id:
         raise InputError(
@@ -182,11 +184,12 @@ def _by_protocol(
     device: str,
     without_relevant: Any,
 ) -> tuple[Retrieval, int | None]:
+    from ddh.hashers import load_image_encoder
     from ddh.images import cifar10, nus_wide
 
     data = cifar10(root, "all") if name.startswith("cifar10") else nus_wide(root)
     split = split_by_name(name, data.labels, seed=seed)
-    hasher = _load(model, device)
+    hasher = load_image_encoder(model, device=device)
     asked = _encode(hasher, data.images.take(split.query))
     searched = _encode(hasher, data.images.take(split.database))
     refuse_shared_images(asked.images, searched.images)
@@ -200,16 +203,6 @@ def _by_protocol(
         protocol=Protocol(data=data.name, split=split.title, **_features(model)),
     )
     return retrieval, split.k if k is None else k
-
-
-def _load(model: Path, device: str) -> Any:
-    import ddh
-
-    hasher = ddh.load(model)
-    if not hasattr(hasher, "encode_images"):
-        raise InputError(f"{model} encodes ready features, not pictures; give files of its codes")
-    hasher.device = device
-    return hasher
 
 
 def _features(model: Path | None) -> dict[str, Any]:

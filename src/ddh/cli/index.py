@@ -345,15 +345,10 @@ def check_model(collection: "Collection", path: Path, model_id: str) -> None:
 
 def load_encoder(collection: "Collection", device: str) -> Any:
     """The index's own model, ready to encode pictures."""
-    import ddh
+    from ddh.hashers import load_image_encoder
 
     path = model_path(collection)
-    model: Any = ddh.load(path)
-    check_model(collection, path, model.model_id)
-    if not hasattr(model, "encode_images"):
-        raise InputError(f"{path} encodes ready features, not pictures")
-    model.device = device
-    return model
+    return load_image_encoder(path, device=device, model_id=collection.index.model_id)
 
 
 def find_key(collection: "Collection", name: str) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import ddh
-from ddh._core.errors import DDHError, InputError, ModelError
+from ddh._core.errors import DDHError, InputError
 from ddh.cluster.pictures import Picture
 from ddh.cluster.sources import Place
 from ddh.cluster.writing import Outcome, Rows, Writer
@@ -44,18 +44,12 @@ class ModelFiles(NamedTuple):
 
     def load(self, device: str) -> Any:
         """The model, ready to encode pictures."""
-        from ddh.hashers import storage
+        from ddh.hashers import load_image_encoder, storage
 
         with tempfile.TemporaryDirectory(prefix="ddh-model-") as folder:
             (Path(folder) / storage.JSON_NAME).write_bytes(self.description)
             (Path(folder) / storage.ARRAYS_NAME).write_bytes(self.arrays)
-            model: Any = ddh.load(folder)
-        if model.model_id != self.id:
-            raise ModelError(f"the model arrived as {model.model_id}, it was sent as {self.id}")
-        if not hasattr(model, "encode_images"):
-            raise InputError("this model encodes ready features, not pictures")
-        model.device = device
-        return model
+            return load_image_encoder(folder, device=device, model_id=self.id)
 
 
 class Encoder:

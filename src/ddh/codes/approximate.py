@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ddh._core.errors import InputError
+from ddh._core.threads import thread_map
 from ddh.codes import scan
 from ddh.codes.inputs import Codes, neighbour_count, packed_codes, rows_and_queries, thread_count
 from ddh.codes.kernels import native
-from ddh.codes.parallel import in_threads, spans
+from ddh.codes.parallel import spans
 from ddh.codes.results import Neighbours
 
 _FEWEST_ROWS = 10_000  # below, a scan takes no time
@@ -131,7 +132,7 @@ class ApproximateIndex:
         """The k nearest rows of the given lists of each query; they hold at least k."""
         parts = spans(len(queries), _QUERIES_AT_ONCE)
         look = self._look_natively if native() else self._look_by_numpy
-        found = in_threads(lambda part: look(queries[part], lists[part], k), parts, threads)
+        found = thread_map(lambda part: look(queries[part], lists[part], k), parts, threads)
         shape = (len(queries), k)
         distances = np.concatenate([np.empty(0, np.int32), *(part[0] for part in found)])
         indices = np.concatenate([np.empty(0, np.int64), *(part[1] for part in found)])

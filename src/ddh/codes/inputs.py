@@ -1,12 +1,12 @@
 """Checks of what callers hand to the searches."""
 
 import operator
-import os
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ddh._core.errors import InputError
+from ddh._core.threads import cpu_count
 from ddh.codes.packing import MAX_BITS, code_bytes
 
 Codes = NDArray[np.uint8]
@@ -68,7 +68,5 @@ def search_radius_bits(radius: int) -> int:
 def thread_count(threads: int | None) -> int:
     """`threads`, checked; None means every processor this process may use."""
     if threads is None:
-        if hasattr(os, "sched_getaffinity"):
-            return len(os.sched_getaffinity(0))
-        return os.cpu_count() or 1
+        return cpu_count()
     return _whole_number(threads, "the number of threads", 1)

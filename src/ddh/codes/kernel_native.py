@@ -5,9 +5,10 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from ddh._core.threads import thread_map
 from ddh.codes import _hamming
 from ddh.codes.inputs import Codes
-from ddh.codes.parallel import even_spans, in_threads, spans
+from ddh.codes.parallel import even_spans, spans
 
 Found = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]
 
@@ -91,7 +92,7 @@ class NativeKernel:
             if shards[shard].start:
                 indices[shard][group] += shards[shard].start
 
-        in_threads(nearest, product(groups, range(len(shards))), threads)
+        thread_map(nearest, product(groups, range(len(shards))), threads)
         if len(shards) == 1:
             return distances[0], indices[0]
         # Shards lie in the order of the rows, so a stable sort keeps the smaller index first.
@@ -120,7 +121,7 @@ class NativeKernel:
             )
             return counts, distances, indices + shard.start
 
-        parts = in_threads(within, product(groups, shards), threads)
+        parts = thread_map(within, product(groups, shards), threads)
         counts = np.zeros(len(queries), dtype=np.int64)
         for (group, _), part in zip(product(groups, shards), parts, strict=True):
             counts[group] += part[0]

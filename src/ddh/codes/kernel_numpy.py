@@ -3,8 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from ddh._core.threads import thread_map
 from ddh.codes.inputs import Codes
-from ddh.codes.parallel import even_spans, in_threads, spans
+from ddh.codes.parallel import even_spans, spans
 
 _BLOCK_BYTES = 1 << 21  # of one intermediate array: two or three of them stay in the caches
 _BIT_COUNT = np.array([bin(byte).count("1") for byte in range(256)], dtype=np.uint8)
@@ -59,7 +60,7 @@ def search(
     """The k nearest rows of each query, k at most the number of rows."""
     size = max(1, min(16, -(-len(queries) // threads)))
     keys = np.concatenate(
-        in_threads(
+        thread_map(
             lambda part: _nearest(queries[part], database, k), spans(len(queries), size), threads
         )
     )
@@ -85,7 +86,7 @@ def search_radius(
         return np.array(counts, dtype=np.int64), np.concatenate(keys)
 
     rows, n = _words(database), len(database)
-    parts = in_threads(within, even_spans(len(queries), threads), threads)
+    parts = thread_map(within, even_spans(len(queries), threads), threads)
     limits = np.concatenate([[0], *(counts for counts, _ in parts)]).cumsum()
     distances, indices = np.divmod(np.concatenate([keys for _, keys in parts]), n)
     return limits, distances.astype(np.int32), indices

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ddh._core.errors import InputError
+from ddh._core.threads import thread_map
 from ddh.codes import scan
 from ddh.codes.bucket_costs import (
     BUCKET,
@@ -34,7 +35,7 @@ from ddh.codes.inputs import (
     thread_count,
 )
 from ddh.codes.kernels import native
-from ddh.codes.parallel import in_threads, spans
+from ddh.codes.parallel import spans
 from ddh.codes.results import Neighbours, RadiusNeighbours
 
 _MOST_ROWS = 1 << 31
@@ -180,7 +181,7 @@ class MultiIndex:
             parts.append(probe(slice(0, _FIRST_QUERIES)))
             if 2 * done.sum() >= min(_FIRST_QUERIES, len(queries)):
                 others = spans(len(queries), _QUERIES_AT_ONCE, _FIRST_QUERIES)
-                parts += in_threads(probe, others, threads)
+                parts += thread_map(probe, others, threads)
         none = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64)
         return done, (
             np.concatenate([[0], counts.cumsum()]),

@@ -1,7 +1,6 @@
 """Local vectors of many photographs, in parallel, kept in files so that a run can go on."""
 
 import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,10 @@ from numpy.typing import NDArray
 
 from ddh._core.atomic import atomic_path
 from ddh._core.progress import bar
+from ddh._core.threads import thread_map
 from ddh.descriptors.base import LocalDescriptor
 from ddh.descriptors.photograph import Photograph
 from ddh.images import ImageSource
-from ddh.images.loading import default_workers
 
 SHARD = 64
 
@@ -62,16 +61,13 @@ def extract(
     """
     folder = None if cache is None else Path(cache)
     shards: dict[str, list[LocalFeatures]] = {kind.name: [] for kind in descriptors}
-    with (
-        ThreadPoolExecutor(default_workers(), thread_name_prefix="ddh-descriptors") as pool,
-        bar("Describing", total=len(images), unit="image") as progress,
-    ):
+    with bar("Describing", total=len(images), unit="image") as progress:
         for start in range(0, len(images), SHARD):
             rows = range(start, min(start + SHARD, len(images)))
             found = _load(folder, start, len(rows), descriptors)
             missing = [kind for kind in descriptors if kind.name not in found]
             if missing:
-                found |= _describe(pool, missing, images, rows)
+                found |= _describe(missing, images, rows)
                 _save(folder, start, missing, found)
             for name, part in found.items():
                 shards[name].append(part)
@@ -80,13 +76,13 @@ def extract(
 
 
 def _describe(
-    pool: ThreadPoolExecutor, descriptors: list[LocalDescriptor], images: ImageSource, rows: range
+    descriptors: list[LocalDescriptor], images: ImageSource, rows: range
 ) -> dict[str, LocalFeatures]:
     def describe(row: int) -> list[NDArray[np.float16]]:
         photograph = Photograph(images.read(row))
         return [kind.sample(photograph, seed=row).astype(np.float16) for kind in descriptors]
 
-    results = list(pool.map(describe, rows))
+    results = thread_map(describe, rows)
     found = {}
     for number, kind in enumerate(descriptors):
         vectors = [result[number] for result in results]

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ddh.hashers.registry import MODULES, create, load, method
+from ddh.hashers.registry import MODULES, create, load, load_image_encoder, method
 
 if TYPE_CHECKING:
     from ddh.hashers.cnnh import CNNH
@@ -56,6 +56,7 @@ __all__ = [
     "DDH",
     "create",
     "load",
+    "load_image_encoder",
     "method",
 ]
 

@@ -19,6 +19,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import NotFittedError
 
 import ddh
+from ddh._core.arrays import sgn
 from ddh._core.errors import InputError, ModelError
 from ddh.codes import code_bytes, pack
 from ddh.hashers import storage
@@ -34,11 +35,6 @@ Kind = Literal[
 Labels = Literal["none", "optional", "required"]
 
 BATCH_ROWS = 8192
-
-
-def sgn(values: NDArray[Any]) -> NDArray[np.int8]:
-    """The paper's Eq. 4: +1 where a value is >= 0, -1 elsewhere."""
-    return np.where(values >= 0, np.int8(1), np.int8(-1))
 
 
 def check_features(

@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ddh._core.arrays import sgn
 from ddh._core.errors import InputError
 from ddh._core.progress import track
 from ddh.hashers.deep import DeepHasher
@@ -112,7 +113,7 @@ def target_codes(
         values.append(factors.objective())
         if values[-2] - values[-1] <= 1e-3 * values[-2]:
             break
-    return np.where(factors.H >= 0, 1.0, -1.0).astype(np.float32), np.array(values)
+    return sgn(factors.H, np.float32), np.array(values)
 
 
 def regression(outputs: Tensor, codes: Tensor) -> Tensor:

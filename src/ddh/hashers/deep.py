@@ -18,11 +18,12 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from ddh._core.arrays import mean_and_scale, standardize
 from ddh._core.errors import InputError, ModelError
 from ddh.backbones import Backbone, create
 from ddh.codes import code_bytes
 from ddh.hashers import storage
-from ddh.hashers.base import BATCH_ROWS, check_labels
+from ddh.hashers.base import check_labels
 from ddh.hashers.deep_training import HashLayers, Objective, Run, seeded, train
 from ddh.hashers.image_hasher import ImageHasher, work_folder
 from ddh.hashers.label_pairs import labelled_rows
@@ -184,8 +185,8 @@ class DeepHasher(ImageHasher):
         """Train on features X (and the images that they are of) and keep the layers."""
         X, y, pictures = self._training_rows(X, y, rng, pictures)
         device = choose(self.device)
-        self._standardise(X)
-        features = torch.from_numpy(self._standardised(X)).to(device)
+        self.mean_, self.scale_ = mean_and_scale(X, per_dimension=self.scale_each)
+        features = torch.from_numpy(standardize(X, self.mean_, self.scale_)).to(device)
         labels = None if y is None else torch.from_numpy(y).to(device)
         seed = int(rng.integers(2**63))
         with seeded(seed, device):
@@ -205,7 +206,7 @@ class DeepHasher(ImageHasher):
     def _features_again(self, pictures: Pictures, device: torch.device) -> Tensor:
         """Standardised features of the training images out of the trained backbone."""
         values = extract(pictures.backbone, pictures.source, device=self.device).values
-        return torch.from_numpy(self._standardised(values)).to(device)
+        return torch.from_numpy(standardize(values, self.mean_, self.scale_)).to(device)
 
     def _training_rows(
         self,
@@ -287,30 +288,10 @@ class DeepHasher(ImageHasher):
                 f"{self.weight_decay} and {self.backbone_lr_scale}"
             )
 
-    def _standardise(self, X: NDArray[Any]) -> None:
-        self.mean_ = X.mean(axis=0, dtype=np.float64)
-        variance = np.zeros(X.shape[1])
-        for start in range(0, len(X), BATCH_ROWS):
-            variance += np.square(X[start : start + BATCH_ROWS] - self.mean_).sum(axis=0)
-        variance /= len(X)
-        # A constant dimension says nothing; rounding must not be blown up to variance one.
-        constant = variance <= np.finfo(np.float32).eps * np.square(self.mean_)
-        if not self.scale_each:
-            variance = np.full_like(variance, variance.mean())
-            constant = np.full_like(constant, constant.all())
-        self.scale_ = np.sqrt(np.where(constant, 1.0, variance))
-
-    def _standardised(self, X: NDArray[Any]) -> NDArray[np.float32]:
-        features = np.empty(X.shape, np.float32)
-        for start in range(0, len(X), BATCH_ROWS):
-            part = slice(start, start + BATCH_ROWS)
-            features[part] = (X[part] - self.mean_) / self.scale_
-        return features
-
     # -- encoding and saving --------------------------------------------------------------
 
     def _outputs(self, X: NDArray[Any]) -> NDArray[np.floating]:
-        device = choose(self.device)
+        device = choose(self._encoding_device or self.device)
         if device.type == "mps":  # it has no float64
             device = torch.device("cpu")
         x = torch.from_numpy((X - self.mean_) / self.scale_).to(device)

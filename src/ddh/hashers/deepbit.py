@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample
 
+from ddh._core.arrays import standardize
 from ddh._core.progress import bar
 from ddh.hashers.deep import DeepHasher, Pictures
 from ddh.hashers.deep_training import HashLayers, Objective, Run, train
@@ -152,6 +153,8 @@ class DeepBit(DeepHasher):
                 rows = torch.from_numpy(np.searchsorted(places, batch.indices))
                 for number, angle in enumerate(ANGLES):
                     features = extractor(rotate(batch.pixels, angle)).cpu().numpy()
-                    turned[number, rows] = torch.from_numpy(self._standardised(features))
+                    turned[number, rows] = torch.from_numpy(
+                        standardize(features, self.mean_, self.scale_)
+                    )
                 progress.update(len(batch))
         return turned.to(device)

@@ -7,9 +7,10 @@ import numpy as np
 import scipy.sparse.linalg
 from numpy.typing import NDArray
 
+from ddh._core.arrays import sgn
 from ddh._core.errors import InputError
 from ddh._core.progress import track
-from ddh.hashers.base import Hasher, sgn
+from ddh.hashers.base import Hasher
 from ddh.hashers.block_cut import minimum_energy
 from ddh.hashers.boosted_trees import BinnedFeatures, boost, evaluate, stack
 from ddh.hashers.label_pairs import PairSimilarity, indicators, labelled_rows

@@ -11,11 +11,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ddh._core.arrays import sgn
 from ddh._core.errors import InputError, ModelError
 from ddh.backbones import Backbone, EfficientNetLite, rebuild
 from ddh.codes import pack
 from ddh.hashers import storage
-from ddh.hashers.base import Hasher, sgn
+from ddh.hashers.base import Hasher
 from ddh.images import Failure, ImageSource, Preprocessing, is_images, open_images
 from ddh.train.distributed import current
 from ddh.train.features import Extractor
@@ -36,6 +37,11 @@ class ImageHasher(Hasher):
     """A method that is fitted on pictures or on ready features, and encodes the same kind."""
 
     device: str
+    _encoding_device: str | None = None
+
+    def encode_on(self, device: str) -> None:
+        """Encode on `device` from now on; unlike the setting `device` it is not saved."""
+        self._encoding_device, self._extractor = device, None
 
     def _set_backbone(self, backbone: Backbone | None) -> None:
         """The network before the hash functions; None for a model of ready features."""
@@ -74,7 +80,7 @@ class ImageHasher(Hasher):
                 "give such features, or fit a model on images"
             )
         if self._extractor is None:
-            self._extractor = Extractor(self._backbone, self.device)
+            self._extractor = Extractor(self._backbone, self._encoding_device or self.device)
         for batch in self._extractor.stream(source, batch_size=batch_size):
             yield batch.indices, self._outputs(batch.features.cpu().numpy()), batch.failures
 

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ddh._core.arrays import sgn
 from ddh.hashers.base import LinearHasher
 from ddh.hashers.linear_algebra import principal_components, project, random_rotation
 
@@ -45,7 +46,7 @@ def best_rotation(
     energy = float(np.square(V, dtype=np.float64).sum())
     losses = np.empty(iterations)
     for i in range(iterations):
-        B = np.where(V @ R.astype(np.float32) >= 0, np.float32(1), np.float32(-1))
+        B = sgn(V @ R.astype(np.float32), np.float32)
         P, singular, Qt = np.linalg.svd((B.T @ V).astype(np.float64))
         R = (P @ Qt).T
         # ||B - VR||^2 = ||B||^2 + ||V||^2 - 2 tr(R^T V^T B), and the trace is sum(singular)

@@ -8,8 +8,9 @@ import scipy.optimize
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from ddh._core.arrays import sgn
 from ddh._core.progress import track
-from ddh.hashers.base import Hasher, sgn
+from ddh.hashers.base import Hasher
 from ddh.hashers.kernel_features import draw_anchors, gaussian_kernel, mean_squared_distance
 from ddh.hashers.label_pairs import PairSimilarity, indicators, labelled_rows
 from ddh.hashers.linear_algebra import BLOCK_ROWS, column_means, fix_signs

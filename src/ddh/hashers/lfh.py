@@ -6,8 +6,9 @@ import numpy as np
 import scipy.special
 from numpy.typing import NDArray
 
+from ddh._core.arrays import sgn
 from ddh._core.progress import track
-from ddh.hashers.base import LinearHasher, sgn
+from ddh.hashers.base import LinearHasher
 from ddh.hashers.label_pairs import indicators, labelled_rows
 from ddh.hashers.linear_algebra import Ridge, column_means
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from ddh._core.errors import InputError, ModelError
 from ddh.hashers import storage
 
-if TYPE_CHECKING:  # scikit-learn, which it builds on, takes seconds to import on a small machine
+if TYPE_CHECKING:  # scikit-learn, which they build on, takes seconds to import
     from ddh.hashers.base import Hasher
+    from ddh.hashers.image_hasher import ImageHasher
 
 # name -> module of ddh.hashers; a module is imported when its method is first asked for, so
 # that shallow methods work without torch.
@@ -65,4 +66,37 @@ def load(path: str | os.PathLike[str]) -> "Hasher":
             f"the model in {path} does not read back as it was written; "
             f"it was saved by library version {description.get('library')}"
         )
+    return model
+
+
+def load_image_encoder(
+    path: str | os.PathLike[str], *, device: str = "auto", model_id: str | None = None
+) -> "ImageHasher":
+    """Open a saved model that encodes pictures.
+
+    Parameters
+    ----------
+    path
+        Model folder.
+    device
+        Where to encode: "auto", "cpu", "cuda", "mps". It does not change the model's id.
+    model_id
+        The id that the model must have, such as that of an index.
+
+    Raises
+    ------
+    ModelError
+        The model is damaged or has another id.
+    InputError
+        The model encodes ready features, not pictures.
+    """
+    model: Any = load(path)
+    if model_id is not None and model.model_id != model_id:
+        raise ModelError(
+            f"the index holds codes of model {model_id}, and {path} is model {model.model_id} now: "
+            "give its own model (--model), or make a new index"
+        )
+    if getattr(model, "_backbone", None) is None:
+        raise InputError(f"{path} encodes ready features, not pictures: give features (.npy)")
+    model.encode_on(device)
     return model

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ddh._core.arrays import sgn
 from ddh._core.errors import InputError
 from ddh._core.progress import track
 from ddh.hashers.base import Hasher
@@ -70,7 +71,7 @@ class SDH(Hasher):
         mean_squared = mean_squared_distance(X, self.mean_, self.anchors_)
         self.width_ = self.width or mean_squared / 2
         Phi = self._kernel_float32(X)
-        B = np.where(rng.standard_normal((len(X), self.bits)) >= 0, 1, -1).astype(np.float32)
+        B = sgn(rng.standard_normal((len(X), self.bits)), np.float32)
         hash_functions = Ridge(Phi, self.hash_ridge)
         P = hash_functions.coefficients(B)
         for _ in track(range(self.iterations), "Discrete codes"):
@@ -120,4 +121,4 @@ def best_column(
     """Eq. 12: the best k-th column of B, the other columns fixed."""
     weights = W @ W[k]
     weights[k] = 0
-    return np.where(Q[:, k] - B @ weights >= 0, 1, -1).astype(B.dtype)
+    return sgn(Q[:, k] - B @ weights, B.dtype)

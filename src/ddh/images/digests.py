@@ -2,12 +2,11 @@
 
 import hashlib
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 
 from PIL import Image
 
 from ddh._core.progress import track
-from ddh.images.loading import default_workers
+from ddh._core.threads import thread_imap
 from ddh.images.sources import ImageArray, ImageSource
 
 DIGEST_BYTES = 16
@@ -24,12 +23,8 @@ def pixel_digest(source: ImageSource, indices: Iterable[int] | None = None) -> l
     if isinstance(source, ImageArray):  # no need of threads, nor of a Pillow image each
         height, width = source.pixels.shape[1:3]
         return [_digest(width, height, source.pixels[i].tobytes()) for i in chosen]
-    pool = ThreadPoolExecutor(default_workers(), thread_name_prefix="ddh-digests")
-    try:
-        digests = pool.map(lambda i: _image_digest(source.read(i)), chosen)
-        return list(track(digests, "Pixel digests", total=len(chosen), unit="image"))
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+    digests = thread_imap(lambda i: _image_digest(source.read(i)), chosen)
+    return list(track(digests, "Pixel digests", total=len(chosen), unit="image"))
 
 
 def _image_digest(image: Image.Image) -> str:

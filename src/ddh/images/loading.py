@@ -1,6 +1,5 @@
 """Batches of preprocessed pictures, decoded by threads that run ahead of whoever consumes them."""
 
-import os
 from collections import deque
 from collections.abc import Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -10,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ddh._core.errors import InputError
+from ddh._core.threads import cpu_count
 from ddh.images.decoding import UnreadableImage
 from ddh.images.preprocessing import Preprocessing
 from ddh.images.sources import ImageArray, ImageSource
 
-MOST_WORKERS = 16
+MAX_WORKERS = 16
 
 
 @dataclass(frozen=True)
@@ -79,16 +79,9 @@ def load_parts(
         native or preprocessing.keeps(*source.pixels.shape[1:3])
     ):
         return _copy_batches(source, parts)
-    return _decode_batches(source, preprocessing, parts, workers or default_workers(), ahead)
-
-
-def default_workers() -> int:
-    """As many threads as this process may use processors, up to 16."""
-    if hasattr(os, "sched_getaffinity"):
-        available = len(os.sched_getaffinity(0))
-    else:
-        available = os.cpu_count() or 1
-    return min(available, MOST_WORKERS)
+    return _decode_batches(
+        source, preprocessing, parts, workers or min(cpu_count(), MAX_WORKERS), ahead
+    )
 
 
 def _order(indices: Iterable[int] | None, total: int) -> NDArray[np.int64]:

@@ -1,10 +1,12 @@
 """The compiled inner loops (`_overlap.c`, optional) and the threads that run them."""
 
-import os
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from typing import Any, TypeVar
+
+from ddh._core.threads import omp_threads, thread_map
+
+Result = TypeVar("Result")
 
 
 def _load() -> Any:
@@ -22,27 +24,13 @@ def available() -> bool:
     return loops is not None
 
 
-Result = TypeVar("Result")
-
-
-def threads() -> int:
-    """Cores this process may use, or fewer where OMP_NUM_THREADS says so."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
-    return max(1, min(cores or 1, int(asked))) if asked.isdigit() else cores or 1
-
-
 def in_parallel(work: Callable[[slice], Result], parts: Iterable[slice]) -> list[Result]:
     """Results of `work` for every part, in order; the loops release the interpreter's lock."""
-    parts = list(parts)
-    if len(parts) < 2 or threads() == 1:
-        return [work(part) for part in parts]
-    with ThreadPoolExecutor(threads()) as pool:
-        return list(pool.map(work, parts))
+    return thread_map(work, parts, omp_threads())
 
 
 def shares(total: int, *, least: int = 1, most: int | None = None) -> list[slice]:
     """Slices of 0..total, one or more a thread, of `least` to `most` numbers."""
-    step = max(least, -(-total // threads()))
+    step = max(least, -(-total // omp_threads()))
     step = min(step, most or step)
     return [slice(start, min(start + step, total)) for start in range(0, total, step)]

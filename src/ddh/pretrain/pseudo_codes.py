@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import normalize, softplus
 
-from ddh._core.arrays import l2_normalize
+from ddh._core.arrays import l2_normalize, sgn
 from ddh._core.errors import InputError
 from ddh.backbones import Backbone
 from ddh.neighbours import knn
@@ -163,7 +163,7 @@ def neighbourhood_codes(
     codes = np.where(values @ fitted.weight.T + fitted.bias >= 0, np.float32(1), np.float32(-1))
     lists = knn(values, min(k1, n - 1), centre=True, device="cuda" if device == "cuda" else None)
     mean = (graph_of(lists) @ codes + codes) / (lists.shape[1] + 1)
-    return np.where(mean >= 0, np.int8(1), np.int8(-1)), np.abs(mean).mean(axis=1)
+    return sgn(mean), np.abs(mean).mean(axis=1)
 
 
 def _bits(head: nn.Module, features: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from ddh._core.errors import DDHError, InputError
+from ddh._core.errors import DDHError
 from ddh.images import ImageSource, Limits, UnreadableImage, decode
 
 NAME = "the picture"  # a stranger's file name is not repeated
@@ -58,18 +58,11 @@ class Encoder:
         """The model, ready to encode pictures."""
         with self._lock:
             if self._model is None:
-                import ddh
+                from ddh.hashers import load_image_encoder
 
-                model: Any = ddh.load(self._folder)
-                if model.model_id != self._model_id:
-                    raise DDHError(
-                        f"the index holds codes of model {self._model_id}, and the model at hand "
-                        f"is {model.model_id} now: start the service with its own model"
-                    )
-                if not hasattr(model, "encode_images"):
-                    raise InputError("the model of this index encodes ready features, not pictures")
-                model.device = self._device
-                self._model = model
+                self._model = load_image_encoder(
+                    self._folder, device=self._device, model_id=self._model_id
+                )
             return self._model
 
     def encode(self, files: Sequence[bytes]) -> list[Code | Exception]:
