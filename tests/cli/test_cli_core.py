@@ -61,6 +61,20 @@ def test_fit_prints_json(pictures, tmp_path):
     assert document["id"] == json.loads(run("info", out, "--json"))["id"]
 
 
+def test_fit_replaces_a_model_only_by_force(tmp_path):
+    """An index may depend on the codes of the model that is there."""
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).standard_normal((60, 12), np.float32))
+    command = ["fit", tmp_path / "x.npy", "-o", tmp_path / "m", "--epochs", 1, "--bits"]
+    run(*command, 8)
+    before = (tmp_path / "m" / "model.json").read_bytes()
+    refused = ddh(*command, 12)
+    assert refused.returncode == 2
+    assert "--force" in refused.stderr
+    assert (tmp_path / "m" / "model.json").read_bytes() == before
+    run(*command, 12, "--force")
+    assert json.loads(run("info", tmp_path / "m", "--json"))["bits"] == 12
+
+
 def test_fit_on_a_file_of_features_and_with_labels(tmp_path):
     features = np.random.default_rng(0).standard_normal((60, 12)).astype(np.float32)
     np.save(tmp_path / "x.npy", features)

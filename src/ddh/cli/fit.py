@@ -53,7 +53,8 @@ DEPTHS = ("head", "last-stage", "network")
 @click.option("--labels", type=click.Path(exists=True, path_type=Path), help="CSV: name,label.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, mps.")
 @click.option("--seed", default=0, show_default=True, help="Same seed, same codes.")
-@click.option("--resume", is_flag=True, help="Go on with an interrupted run.")
+@click.option("--resume", is_flag=True, help="Continue an interrupted run.")
+@click.option("--force", is_flag=True, help="Replace the model in --out.")
 @json_option
 @quiet_option
 @recorded("fit", "out")
@@ -64,6 +65,7 @@ def fit(
     seed: int,
     labels: Path | None,
     resume: bool,
+    force: bool,
     as_json: bool,
     **settings: Any,
 ) -> None:
@@ -79,6 +81,11 @@ def fit(
     from ddh.hashers import DDH
     from ddh.train.distributed import job
 
+    if (out / "model.json").exists() and not force:
+        raise InputError(
+            f"{out} holds a model, and an index may depend on it: choose another --out, or "
+            "replace it with --force"
+        )
     started = time.monotonic()
     with job(settings["device"]) as processes:
         X = read_input(images)
