@@ -13,6 +13,7 @@ from sklearn.datasets import load_sample_images
 
 import ddh.index
 from ddh.backbones import create
+from ddh.duplicates import find_groups
 from ddh.hashers import LSH
 from ddh.images import ImageFolder
 from ddh.train import extract
@@ -56,7 +57,7 @@ for hit in index.search(index.get("00.png").code, k=4)[0]:
     print(f"{hit.distance:3} bits  {hit.key}")
 
 # %%
-groups = index.duplicates(radius=52)
+groups = find_groups(index, radius=52)
 for group in groups:
     print("  ".join(hit.key for hit in group))
 

@@ -59,7 +59,7 @@ def place(tmp_path, prepared) -> Path:
     shutil.copytree(prepared, tmp_path / "place", copy_function=shutil.copy2)
     with ddh.index.open(tmp_path / "place" / "p.index") as index:
         moved = {"root": str(tmp_path / "place" / "photos")}
-        index.remember(**moved)
+        index.set_setting(**moved)
     return tmp_path / "place"
 
 
@@ -215,7 +215,7 @@ def test_a_new_index_wants_a_model_and_an_old_one_its_own(place, model, tmp_path
     arguments = ("index", "add", place / "photos", "-i", place / "p.index")
     refused("codes of two models", *arguments, "-m", tmp_path / "other.ddh")
     with ddh.index.open(place / "p.index") as index:
-        index.remember(model=str(tmp_path / "gone.ddh"), model_from_index="gone.ddh")
+        index.set_setting(model=str(tmp_path / "gone.ddh"), model_from_index="gone.ddh")
     draw(place / "photos" / "n.png", 5)
     refused(r"gone\.ddh any more: give --model", *arguments)
     assert run(*arguments, "-m", model)["new"] == 1

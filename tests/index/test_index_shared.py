@@ -10,6 +10,7 @@ from index_oracle import Oracle, pairs, random_codes
 
 import ddh.index
 from ddh._core.errors import DDHError, InputError
+from ddh.duplicates import find_groups
 from ddh.index import FileStamp
 
 
@@ -38,8 +39,8 @@ def test_every_answer_equals_the_oracle(engine, bits):
             if step == 2:
                 index.compact()
             check_answers(index, oracle, random_codes(rng, 3, bits, 0.15))
-        assert [group_keys(group) for group in index.duplicates(0)] == oracle.duplicates(0)
-        assert [group_keys(group) for group in index.duplicates(min(bits, 2))] == (
+        assert [group_keys(group) for group in find_groups(index, 0)] == oracle.duplicates(0)
+        assert [group_keys(group) for group in find_groups(index, min(bits, 2))] == (
             oracle.duplicates(min(bits, 2))
         )
 
@@ -68,7 +69,7 @@ def test_any_collection_equals_the_oracle(engine):
                 found = pairs(index.search_radius(queries, radius))
                 assert found == oracle.search_radius(queries, radius)
             radius = data.draw(st.integers(0, bits))
-            found = [group_keys(group) for group in index.duplicates(radius)]
+            found = [group_keys(group) for group in find_groups(index, radius)]
             assert found == oracle.duplicates(radius)
 
     check()
@@ -106,7 +107,7 @@ def test_an_empty_index_answers_with_nothing(engine):
         queries = np.zeros((3, 2), np.uint8)
         assert index.search(queries, 5) == [[], [], []]
         assert index.search_radius(queries, 12) == [[], [], []]
-        assert index.duplicates(3) == []
+        assert find_groups(index, 3) == []
         assert list(index.items()) == []
         assert len(index) == 0
         assert index.delete(["nobody"]) == 0
@@ -130,8 +131,8 @@ def test_rows_come_back_whole_after_reopening(engine):
     metadata = [{"n": 1}, None, {}, {"deep": {"list": [1, 2.5, None, "ü\n"]}}, {"t": True}]
     with ddh.index.open(location, bits=20, model_id="m1") as index:
         index.add(keys, codes, paths=paths, stamps=stamps, metadata=metadata)
-        index.remember(root="/photos", model="x.ddh")
-        index.remember(root="/moved")
+        index.set_setting(root="/photos", model="x.ddh")
+        index.set_setting(root="/moved")
     index.close()
     with ddh.index.open(location, create=False) as index:
         assert index.bits == 20
@@ -208,8 +209,8 @@ def test_filters_by_metadata_and_folder(engine):
         only = index.search(codes[0], 1, where={"who": "bob"})[0]
         assert [hit.key for hit in only] == ["k1"]
         index.upsert(["copy"], codes[:1], paths=["ab/copy"])
-        assert [group_keys(group) for group in index.duplicates(0, folder="ab")] == []
-        assert [group_keys(group) for group in index.duplicates(0)] == [["k0", "copy"]]
+        assert [group_keys(group) for group in find_groups(index, 0, folder="ab")] == []
+        assert [group_keys(group) for group in find_groups(index, 0)] == [["k0", "copy"]]
 
 
 def test_a_key_that_is_there_is_refused_and_nothing_is_added(engine):

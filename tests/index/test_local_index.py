@@ -1,5 +1,6 @@
 """The local engine: its page file, its deletions, and several processes at once."""
 
+import os
 import sqlite3
 import subprocess
 import sys
@@ -294,12 +295,44 @@ def test_searching_never_imports_torch(folder):
     script = """
 import sys
 import ddh.index
+from ddh.duplicates import find_groups
 with ddh.index.open(sys.argv[1]) as index:
     code = next(index.items()).code
     assert index.search(code, 3)[0][0].distance == 0
     assert index.search_radius(code, 0)
-    index.duplicates(2)
+    find_groups(index, 2)
 assert "torch" not in sys.modules
 assert "sklearn" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", script, folder], check=True)
+
+
+@pytest.mark.parametrize("raised", [OSError, KeyboardInterrupt])
+def test_a_handle_survives_an_error_at_the_start_of_a_transaction(folder, monkeypatch, raised):
+    with ddh.index.open(folder, bits=16) as index:
+        index.add(["a"], random_codes(np.random.default_rng(0), 1, 16))
+        for call in (lambda: len(index), lambda: index.delete(["a"])):
+            with monkeypatch.context() as patch:
+                patch.setattr(LocalStore, "_look", lambda store: (_ for _ in ()).throw(raised()))
+                with pytest.raises(raised):
+                    call()
+            assert len(index) == 1
+            with ddh.index.open(folder) as other:  # no lock is left behind
+                other.set_setting(name="value")
+        index.add(["b"], random_codes(np.random.default_rng(1), 1, 16))
+        assert len(index) == 2
+
+
+def test_a_relative_path_survives_a_change_of_the_working_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with ddh.index.open("a.index", bits=16) as index:
+        os.chdir("/")
+        index.add(["a"], random_codes(np.random.default_rng(0), 1, 16))
+        assert [row.key for row in index.items()] == ["a"]
+        assert index.info().disk_bytes > 0
+        assert index.location == str(tmp_path / "a.index")
+
+
+def test_a_missing_index_is_an_error_of_its_own_type(tmp_path):
+    with pytest.raises(ddh.index.IndexNotFound, match="there is no index at"):
+        ddh.index.open(tmp_path / "a.index", create=False)

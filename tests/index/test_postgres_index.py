@@ -206,7 +206,7 @@ def test_two_clients_may_make_the_same_index_at_once(url):
 
     def make() -> None:
         with ddh.index.open(url, bits=16, model_id="m") as index:
-            made.append(index.facts)
+            made.append(index.header)
 
     makers = [threading.Thread(target=make) for _ in range(4)]
     for maker in makers:

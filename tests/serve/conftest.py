@@ -49,7 +49,7 @@ def prepared(tmp_path_factory) -> Place:
             stamps=[FileStamp(state.st_mtime_ns, state.st_size) for state in states],
             metadata=[{"label": LABELS[i % 3], "number": i} for i in range(len(names))],
         )
-        index.remember(model=str(place.folder / "small.ddh"), root=str(place.photos))
+        index.set_setting(model=str(place.folder / "small.ddh"), root=str(place.photos))
     return place
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import ddh.index
 from ddh._core import jobs
+from ddh.duplicates import find_groups
 from ddh.serve import catalog
 from ddh.serve.duplicates import _refuse_too_many
 
@@ -70,7 +71,7 @@ def test_facets_see_new_rows(place):
 
 def test_duplicates_are_those_of_the_index(reader, prepared):
     with ddh.index.open(prepared.index) as index:
-        expected = [{hit.key for hit in found} for found in index.duplicates(2)]
+        expected = [{hit.key for hit in found} for found in find_groups(index, 2)]
     found = reader.get("/duplicates?radius=2&limit=200").json()
     assert [{item["key"] for item in group["items"]} for group in found["groups"]] == expected
     assert (found["total"], found["more"]) == (len(expected), False)

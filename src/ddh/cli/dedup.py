@@ -18,7 +18,7 @@ from ddh.cli.index import index_option, open_collection
 from ddh.cli.search import TILE, picture
 
 if TYPE_CHECKING:
-    from ddh.index import DuplicateGroup
+    from ddh.duplicates import DuplicateGroup
     from ddh.index.collection import Collection
 
 SHOWN_GROUPS = 20
@@ -69,11 +69,13 @@ def dedup(
     ddh dedup --index photos.index --radius 2 -o duplicates.csv
     ddh dedup --index photos.index --move-to duplicates/
     """
+    from ddh.duplicates import find_groups
+
     if out is not None and out.suffix not in (".csv", ".json"):
         raise InputError(f"the groups are written to .csv or .json, not {out.name!r}")
     with open_collection(location, None) as collection:
         within = _radius(radius, share, collection.index.bits)
-        found = collection.index.duplicates(within, folder=folder)
+        found = find_groups(collection.index, within, folder=folder)
         groups = [_ranked(collection, group) for group in track(found, "Measuring", unit="group")]
         document = _document(location, within, groups)
         if out is not None:
@@ -100,19 +102,19 @@ def _radius(radius: int | None, share: float | None, bits: int) -> int:
 
 def _ranked(collection: "Collection", group: "DuplicateGroup") -> list[Member]:
     """The members of a group, the one to keep first, the others by their distance to it."""
-    from ddh.index.duplicate_ranking import measure, rank
+    from ddh.duplicates import measure, rank
 
     rows = collection.index.get_many([hit.key for hit in group])
-    copies = rank(rows, [measure(collection.file(row.key)) for row in rows])
+    ranked = rank(rows, [measure(collection.file(row.key)) for row in rows])
     return [
         Member(
             copy.row.key,
             str(collection.file(copy.row.key) or "") or None,
-            *copy.measured,
+            *copy.size,
             distance=copy.distance,
             keep=place == 0,
         )
-        for place, copy in enumerate(copies)
+        for place, copy in enumerate(ranked)
     ]
 
 

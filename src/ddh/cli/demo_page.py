@@ -69,7 +69,7 @@ def _write_index(location: Path, folder: Path, model: Path) -> None:
 
     encoder = ddh.load(model)
     with open_collection(str(location), model) as collection:
-        changes = collection.changes(folder, collection.settle(folder))
+        changes = collection.changes(folder, collection.bind_folder(folder))
         files = [*changes.new, *changes.changed]
         with bar("Encoding", total=len(files), unit="image") as progress:
             for batch in encoder.encode_images(ImageFiles([file.path for file in files])):
@@ -80,4 +80,4 @@ def _write_index(location: Path, folder: Path, model: Path) -> None:
                     metadata=[{"label": key.split("/")[0]} for key in keys],
                 )  # fmt: skip
                 progress.update(len(part))
-        collection.index.remember(demo="complete")
+        collection.index.set_setting(demo="complete")

@@ -101,7 +101,7 @@ def add(
 def _add_here(
     collection: "Collection", folder: Path, prune: bool, moved: bool, device: str
 ) -> dict[str, Any]:
-    part = collection.settle(folder, moved=moved)
+    part = collection.bind_folder(folder, moved=moved)
     changes = collection.changes(folder, part)
     to_encode = [*changes.new, *changes.changed]
     failures = changes.unusable + _write_codes(collection, to_encode, device)
@@ -126,7 +126,7 @@ def _add_on_cluster(
     if isinstance(folder, str):
         part = settle_url(collection.index, folder, moved=moved)
     else:
-        part = collection.settle(folder, moved=moved)
+        part = collection.bind_folder(folder, moved=moved)
     path = model_path(collection)
     model = ModelFiles.read(path)
     check_model(collection, path, model.id)
@@ -299,9 +299,7 @@ def open_collection(location: str, model: Path | None) -> Iterator["Collection"]
     if model is None:
         try:
             opened = ddh.index.open(location, create=False)
-        except InputError as error:
-            if not str(error).startswith("there is no index"):
-                raise
+        except ddh.index.IndexNotFound as error:
             raise InputError(
                 f"{error}: make it with `ddh index add FOLDER --index {location} --model MODEL`"
             ) from error
@@ -318,7 +316,7 @@ def open_collection(location: str, model: Path | None) -> Iterator["Collection"]
     with opened:
         collection = Collection(opened)
         if model is not None:
-            collection.remember("model", model)
+            collection.set_path("model", model)
         yield collection
 
 

@@ -16,16 +16,16 @@ from importlib import import_module
 from pathlib import Path
 
 from ddh._core.errors import MissingDependency
-from ddh.index.base import BIT_ORDER, Index, Wish
-from ddh.index.rows import DuplicateGroup, FileStamp, Hit, IndexInfo, Row, Written
+from ddh.index.base import BIT_ORDER, Index, IndexNotFound, OpenOptions
+from ddh.index.rows import FileStamp, Hit, IndexInfo, Row, Written
 
 __all__ = [
     "open",
     "Index",
+    "IndexNotFound",
     "Hit",
     "Row",
     "FileStamp",
-    "DuplicateGroup",
     "IndexInfo",
     "Written",
 ]
@@ -52,15 +52,15 @@ def open(
     too (HNSW in PostgreSQL, IVF in Milvus) for searches that ask for it.
     """
     text = os.fspath(location)
-    wish = Wish(bits, model_id, bit_order, create, approximate)
+    options = OpenOptions(bits, model_id, bit_order, create, approximate)
     if text.startswith(("postgresql://", "postgres://")):
-        return _engine("postgres", "psycopg")(text, wish)
+        return _engine("postgres", "psycopg")(text, options)
     if text.startswith(("milvus://", "http://", "https://")) or _is_milvus_file(text):
-        return _engine("milvus", "pymilvus")(text, wish)
-    return _engine("local")(text, wish)
+        return _engine("milvus", "pymilvus")(text, options)
+    return _engine("local")(text, options)
 
 
-def _engine(name: str, library: str | None = None) -> Callable[[str, Wish], Index]:
+def _engine(name: str, library: str | None = None) -> Callable[[str, OpenOptions], Index]:
     """The class of an engine; its module is imported when it is asked for."""
     try:
         module = import_module(f"ddh.index.{name}")

@@ -17,11 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 from ddh._core.errors import InputError
 from ddh.codes import code_bytes
 from ddh.index.filters import Filter, Scalar, make_filter
-from ddh.index.grouping import Group, group
 from ddh.index.rows import (
     Codes,
     Columns,
-    DuplicateGroup,
     FileStamp,
     Hit,
     IndexInfo,
@@ -30,6 +28,7 @@ from ddh.index.rows import (
     Written,
     check_codes,
     check_columns,
+    check_radius,
     check_text,
 )
 
@@ -37,9 +36,13 @@ FORMAT = 1
 BIT_ORDER = "big"  # as ddh.codes packs: bit j under 0x80 >> (j % 8) of byte j // 8
 
 
+class IndexNotFound(InputError):
+    """There is no index at the location that was opened with `create=False`."""
+
+
 @dataclass(frozen=True)
-class Facts:
-    """What is fixed when an index is made."""
+class IndexHeader:
+    """Properties fixed when an index is created."""
 
     bits: int
     model_id: str | None
@@ -64,8 +67,8 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What a caller of `open` asks for."""
+class OpenOptions:
+    """The arguments of `ddh.index.open`."""
 
     bits: int | None = None
     model_id: str | None = None
@@ -73,10 +76,10 @@ class Wish:
     create: bool = True
     approximate: bool = False
 
-    def facts(self, where: str) -> Facts:
-        """Those of a new index, where there is none yet."""
+    def new_header(self, where: str) -> IndexHeader:
+        """The header of a new index, where there is none yet."""
         if not self.create:
-            raise InputError(f"there is no index at {where}")
+            raise IndexNotFound(f"there is no index at {where}")
         if self.bits is None:
             raise InputError(
                 f"there is no index at {where} yet: give bits=, the length of its codes, to make it"
@@ -87,26 +90,28 @@ class Wish:
                 f"an index holds codes in bit order {BIT_ORDER!r}, not {self.bit_order!r}: "
                 "pack them with ddh.codes.pack"
             )
-        return Facts(self.bits, self.model_id, datetime.now(UTC).isoformat(timespec="seconds"))
+        return IndexHeader(
+            self.bits, self.model_id, datetime.now(UTC).isoformat(timespec="seconds")
+        )
 
-    def check(self, where: str, facts: Facts) -> None:
+    def check(self, where: str, header: IndexHeader) -> None:
         """Refuse a caller whose codes are not the ones that the index holds."""
-        if facts.format != FORMAT:
+        if header.format != FORMAT:
             raise InputError(
-                f"the index {where} has format {facts.format}, this library reads {FORMAT}"
+                f"the index {where} has format {header.format}, this library reads {FORMAT}"
             )
-        if self.bit_order != facts.bit_order:
+        if self.bit_order != header.bit_order:
             raise InputError(
-                f"the index {where} holds codes in bit order {facts.bit_order!r}, yours are in "
+                f"the index {where} holds codes in bit order {header.bit_order!r}, yours are in "
                 f"{self.bit_order!r}: pack them with ddh.codes.pack"
             )
-        if self.bits is not None and self.bits != facts.bits:
+        if self.bits is not None and self.bits != header.bits:
             raise InputError(
-                f"the index {where} holds codes of {facts.bits} bits, yours have {self.bits}: "
+                f"the index {where} holds codes of {header.bits} bits, yours have {self.bits}: "
                 "use the model that made it, or make another index"
             )
-        if self.model_id is not None and self.model_id != facts.model_id:
-            owner = f"of model {facts.model_id}" if facts.model_id else "made without a model id"
+        if self.model_id is not None and self.model_id != header.model_id:
+            owner = f"of model {header.model_id}" if header.model_id else "made without a model id"
             raise InputError(
                 f"the index {where} holds codes {owner}, yours are of model {self.model_id}, and "
                 "codes of two models cannot be compared: use its own model, or make another index"
@@ -122,7 +127,7 @@ class Index(ABC):
 
     engine: ClassVar[str]
     location: str
-    facts: Facts
+    header: IndexHeader
 
     # -- what an engine gives ----------------------------------------------------------------
 
@@ -175,11 +180,11 @@ class Index(ABC):
 
     @abstractmethod
     def settings(self) -> dict[str, str]:
-        """Notes kept with the index, such as where its model and its pictures lie."""
+        """Text values kept with the index, such as the paths of its model and its pictures."""
 
     @abstractmethod
-    def remember(self, **settings: str) -> None:
-        """Keep notes with the index; a name that is there already is overwritten."""
+    def set_setting(self, **settings: str) -> None:
+        """Store text values with the index, overwriting those of the same names."""
 
     @abstractmethod
     def info(self) -> IndexInfo:
@@ -198,17 +203,17 @@ class Index(ABC):
     @property
     def bits(self) -> int:
         """Bits of a code."""
-        return self.facts.bits
+        return self.header.bits
 
     @property
     def code_bytes(self) -> int:
         """Bytes of a packed code."""
-        return code_bytes(self.facts.bits)
+        return code_bytes(self.header.bits)
 
     @property
     def model_id(self) -> str | None:
         """The id of the model that made the codes."""
-        return self.facts.model_id
+        return self.header.model_id
 
     def add(
         self,
@@ -277,36 +282,23 @@ class Index(ABC):
     ) -> list[list[Hit]]:
         """All rows at a distance of `radius` or less from each packed query, nearest first."""
         codes = check_codes(queries, self.bits, "the queries")
-        return self._search_radius(codes, self._check_radius(radius), make_filter(where, folder))
+        return self._search_radius(
+            codes, check_radius(radius, self.bits), make_filter(where, folder)
+        )
 
-    def duplicates(
+    def pick(
         self,
-        radius: int,
+        choose: Callable[[Codes], NDArray[np.int64]],
         *,
         where: Mapping[str, Scalar] | None = None,
         folder: str | None = None,
-    ) -> list[DuplicateGroup]:
-        """Groups of rows linked by distances of `radius` or less, by their first rows.
+    ) -> list[Row]:
+        """Rows at the positions that `choose` selects from the codes of all rows.
 
-        All codes are held in memory, with the pairs found among the different ones.
+        Codes and rows come from one view of the index, in the order written. `choose` may be
+        called more than once.
         """
-        radius = self._check_radius(radius)
-        groups: list[Group] = []
-
-        def members(codes: Codes) -> NDArray[np.int64]:
-            groups[:] = group(codes, radius)  # a call may be repeated
-            return np.concatenate([np.empty(0, np.int64), *(found.positions for found in groups)])
-
-        rows = iter(self._pick(make_filter(where, folder), members))
-        return [
-            DuplicateGroup(
-                tuple(
-                    row.at(distance)
-                    for distance, row in zip(found.distances.tolist(), rows, strict=False)
-                )
-            )
-            for found in groups
-        ]
+        return self._pick(make_filter(where, folder), choose)
 
     def get(self, key: str) -> Row | None:
         """The row with this key, None where there is none."""
@@ -341,12 +333,6 @@ class Index(ABC):
         if isinstance(keys, str):
             raise InputError("keys are a list of strings, not a single string")
         return list(dict.fromkeys(check_text(key, "a key") for key in keys))
-
-    def _check_radius(self, radius: int) -> int:
-        whole = isinstance(radius, int | np.integer) and not isinstance(radius, bool)
-        if not whole or not 0 <= radius <= self.bits:
-            raise InputError(f"the radius is a distance from 0 to {self.bits}, not {radius!r}")
-        return int(radius)
 
     def _refuse_existing(self, existing: list[str]) -> InputError:
         shown = ", ".join(repr(key) for key in existing[:3]) + (", ..." if existing[3:] else "")

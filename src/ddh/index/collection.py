@@ -53,26 +53,26 @@ class Collection:
         self.index = index
         local = Path(index.location)
         self._base = local.resolve().parent if index.engine == "local" else None
-        self._noted = index.settings()
-        self.root, self.model = self._recall("root"), self._recall("model")
+        self._settings = index.settings()
+        self.root, self.model = self._find_path("root"), self._find_path("model")
 
     # -- where things lie --------------------------------------------------------------------
 
-    def remember(self, name: str, path: Path) -> None:
+    def set_path(self, name: str, path: Path) -> None:
         """Note where the `root` or the `model` lies, both absolute and as seen from the index."""
-        noted = {name: str(path.resolve())}
+        paths = {name: str(path.resolve())}
         if self._base is not None:
-            noted[f"{name}_from_index"] = os.path.relpath(path.resolve(), self._base)
-        if not noted.items() <= self._noted.items():
-            self.index.remember(**noted)
-            self._noted |= noted
+            paths[f"{name}_from_index"] = os.path.relpath(path.resolve(), self._base)
+        if not paths.items() <= self._settings.items():
+            self.index.set_setting(**paths)
+            self._settings |= paths
         setattr(self, name, path.resolve())
 
-    def _recall(self, name: str) -> Path | None:
-        places = [Path(self._noted[name])] if name in self._noted else []
-        if self._base is not None and f"{name}_from_index" in self._noted:
-            places.append(self._base / self._noted[f"{name}_from_index"])
-        return next((place.resolve() for place in places if place.exists()), None)
+    def _find_path(self, name: str) -> Path | None:
+        candidates = [Path(self._settings[name])] if name in self._settings else []
+        if self._base is not None and f"{name}_from_index" in self._settings:
+            candidates.append(self._base / self._settings[f"{name}_from_index"])
+        return next((path.resolve() for path in candidates if path.exists()), None)
 
     def file(self, key: str) -> Path | None:
         """The file of a key, None where the folder is not there."""
@@ -85,7 +85,7 @@ class Collection:
             return None
         return path.relative_to(root).as_posix()
 
-    def settle(self, folder: Path, *, moved: bool = False) -> str:
+    def bind_folder(self, folder: Path, *, moved: bool = False) -> str:
         """Take `folder` as the indexed one or as a part of it; the part's name, "" for all.
 
         Where the folder of an earlier run is gone, `folder` is taken for its new place if it holds
@@ -99,12 +99,13 @@ class Collection:
                 f"this index holds the pictures of {root}, and {folder} is not in it: use another "
                 "index for it, or --moved if it is the same collection in a new place"
             )
-        if "root" in self._noted and len(self.index) and not self._holds_any(folder):
+        if "root" in self._settings and len(self.index) and not self._holds_any(folder):
+            root = self._settings["root"]
             raise InputError(
-                f"this index holds the pictures of {self._noted['root']}, and none of them is in "
-                f"{folder}: give the whole folder in its new place, or use another index"
+                f"this index holds the pictures of {root}, and none of them is in {folder}: "
+                "give the whole folder in its new place, or use another index"
             )
-        self.remember("root", folder)
+        self.set_path("root", folder)
         return ""
 
     def _holds_any(self, folder: Path) -> bool:

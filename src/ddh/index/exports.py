@@ -161,16 +161,16 @@ def _pyarrow() -> Any:
 
 def _schema(index: Index, code: Any) -> "pyarrow.Schema":
     pa = _pyarrow()
-    facts = {"ddh.bits": str(index.bits), "ddh.bit_order": index.facts.bit_order}
+    described = {"ddh.bits": str(index.bits), "ddh.bit_order": index.header.bit_order}
     if index.model_id:
-        facts["ddh.model_id"] = index.model_id
+        described["ddh.model_id"] = index.model_id
     columns = [
         ("key", pa.string()),
         ("code", code),
         ("path", pa.string()),
         ("metadata", pa.string()),
     ]
-    return pa.schema(columns, metadata=facts)
+    return pa.schema(columns, metadata=described)
 
 
 def _record_batch(rows: list[Row], codes: Any, schema: Any) -> "pyarrow.RecordBatch":

@@ -12,7 +12,7 @@ import numpy as np
 from ddh._core.errors import InputError
 from ddh.codes import Neighbours, code_bytes
 from ddh.index import scan
-from ddh.index.base import Facts, Index, Wish
+from ddh.index.base import Index, IndexHeader, OpenOptions
 from ddh.index.filters import Filter, Scalar, make_filter
 from ddh.index.local_store import (
     ROWS_NAME,
@@ -40,14 +40,14 @@ class LocalIndex(Index):
 
     engine = "local"
 
-    def __init__(self, location: str, wish: Wish) -> None:
-        folder = Path(location)
-        self.location = location
-        self.facts = _facts(folder) or _create(folder, wish.facts(location))
-        wish.check(location, self.facts)
+    def __init__(self, location: str, options: OpenOptions) -> None:
+        folder = Path(location).absolute()  # the working directory may change later
+        self.location = str(folder)
+        self.header = _read_header(folder) or _create(folder, options.new_header(location))
+        options.check(location, self.header)
         self._store = LocalStore(folder, code_bytes(self.bits))
-        with self._store.reading() as seen:
-            self._store.drop_old_pages(seen.generation)
+        with self._store.reading() as snapshot:
+            self._store.drop_old_pages(snapshot.generation)
 
     # -- writing -----------------------------------------------------------------------------
 
@@ -64,7 +64,7 @@ class LocalIndex(Index):
         with self._store.writing() as write:
             replaced = list(self._ids(rows.keys).values())
             self._remove(replaced)
-            write.bury(replaced)
+            write.mark_deleted(replaced)
             self._insert(write.append(rows.codes), rows)
         return len(replaced)
 
@@ -72,7 +72,7 @@ class LocalIndex(Index):
         with self._store.writing() as write:
             ids = list(self._ids(keys).values())
             self._remove(ids)
-            write.bury(ids)
+            write.mark_deleted(ids)
         return len(ids)
 
     def _insert(self, ids: range, rows: Columns) -> None:
@@ -111,27 +111,31 @@ class LocalIndex(Index):
     # -- searching ---------------------------------------------------------------------------
 
     def _search(self, queries: Codes, k: int, only: Filter, approximate: bool) -> list[list[Hit]]:
-        with self._store.reading() as seen:
+        with self._store.reading() as snapshot:
             if only:
                 chosen = scan.chunks(self._slots(only))
-                found = scan.nearest_among(queries, seen.codes, k, chosen)
+                found = scan.nearest_among(queries, snapshot.codes, k, chosen)
             else:
-                found = scan.nearest(queries, seen.codes, k, seen.out)
-            return self._hits(seen, [Neighbours(*pair) for pair in zip(*found, strict=True)])
+                found = scan.nearest(queries, snapshot.codes, k, snapshot.deleted)
+            return self._hits(snapshot, [Neighbours(*pair) for pair in zip(*found, strict=True)])
 
     def _search_radius(self, queries: Codes, radius: int, only: Filter) -> list[list[Hit]]:
-        with self._store.reading() as seen:
+        with self._store.reading() as snapshot:
             if only:
                 chosen = scan.chunks(self._slots(only))
-                return self._hits(seen, scan.within_among(queries, seen.codes, radius, chosen))
-            return self._hits(seen, scan.within(queries, seen.codes, radius, seen.out))
+                return self._hits(
+                    snapshot, scan.within_among(queries, snapshot.codes, radius, chosen)
+                )
+            return self._hits(
+                snapshot, scan.within(queries, snapshot.codes, radius, snapshot.deleted)
+            )
 
     def _slots(self, only: Filter) -> scan.Slots:
         condition, values = _condition(only)
         found = self._store.db.execute(f"SELECT id FROM rows WHERE {condition} ORDER BY id", values)
         return np.fromiter((row_id for (row_id,) in found), np.int64) - 1
 
-    def _hits(self, seen: Snapshot, answers: list[Neighbours]) -> list[list[Hit]]:
+    def _hits(self, snapshot: Snapshot, answers: list[Neighbours]) -> list[list[Hit]]:
         slots = [answer.indices for answer in answers]
         wanted = np.unique(np.concatenate(slots)) + 1 if slots else np.empty(0, np.int64)
         stored = self._store.db.execute(
@@ -142,7 +146,7 @@ class LocalIndex(Index):
         hits = []
         for distances, indices in answers:
             answer = []
-            found = zip(distances.tolist(), indices.tolist(), seen.codes[indices], strict=True)
+            found = zip(distances.tolist(), indices.tolist(), snapshot.codes[indices], strict=True)
             for distance, slot, code in found:
                 key, path, metadata = rows[slot]
                 answer.append(Hit(key, distance, path, read_metadata(metadata), code))
@@ -152,9 +156,9 @@ class LocalIndex(Index):
     # -- reading rows ------------------------------------------------------------------------
 
     def _pick(self, only: Filter, choose: Callable[[Codes], scan.Slots]) -> list[Row]:
-        with self._store.reading() as seen:
-            slots = self._slots(only) if only else _live_slots(seen)
-            chosen = slots[choose(seen.codes[slots])] + 1
+        with self._store.reading() as snapshot:
+            slots = self._slots(only) if only else _live_slots(snapshot)
+            chosen = slots[choose(snapshot.codes[slots])] + 1
             found = self._store.db.execute(
                 f"SELECT id, {_COLUMNS} FROM rows WHERE id IN (SELECT value FROM json_each(?))",
                 (json.dumps(chosen.tolist()),),
@@ -194,8 +198,8 @@ class LocalIndex(Index):
                 yield from map(self._row, page)
 
     def __len__(self) -> int:
-        with self._store.reading() as seen:
-            return seen.live
+        with self._store.reading() as snapshot:
+            return snapshot.live
 
     # -- the index itself --------------------------------------------------------------------
 
@@ -203,7 +207,7 @@ class LocalIndex(Index):
         with self._store.reading():
             return dict(self._store.db.execute("SELECT name, value FROM settings"))
 
-    def remember(self, **settings: str) -> None:
+    def set_setting(self, **settings: str) -> None:
         with self._store.writing():
             self._store.db.executemany(
                 "INSERT OR REPLACE INTO settings VALUES (?, ?)", settings.items()
@@ -211,25 +215,27 @@ class LocalIndex(Index):
 
     def info(self) -> IndexInfo:
         settings = self.settings()
-        with self._store.reading() as seen:
+        with self._store.reading() as snapshot:
             return IndexInfo(
                 engine=self.engine,
                 location=self.location,
                 bits=self.bits,
-                bit_order=self.facts.bit_order,
+                bit_order=self.header.bit_order,
                 model_id=self.model_id,
-                created=self.facts.created,
-                rows=seen.live,
-                deleted=seen.out.dead,
+                created=self.header.created,
+                rows=snapshot.live,
+                deleted=snapshot.deleted.dead,
                 disk_bytes=sum(file.stat().st_size for file in Path(self.location).iterdir()),
-                details={"page file": self._store.pages(seen.generation).path.name},
+                details={"page file": self._store.pages(snapshot.generation).path.name},
                 settings=settings,
             )
 
     def compact(self) -> None:
         """Number the rows anew without gaps, write a new page file, and shrink the database."""
         with self._store.writing() as write:
-            generation = write.renumber() if write.seen.out.dead else write.seen.generation
+            generation = (
+                write.renumber() if write.snapshot.deleted.dead else write.snapshot.generation
+            )
         self._store.drop_old_pages(generation)
         self._store.shrink()
 
@@ -237,7 +243,7 @@ class LocalIndex(Index):
         self._store.close()
 
 
-def _facts(folder: Path) -> Facts | None:
+def _read_header(folder: Path) -> IndexHeader | None:
     """What the index in this folder is; None where there is no index."""
     if folder.is_file():
         raise InputError(f"{folder} is a file; a local index is a folder, choose another name")
@@ -248,10 +254,10 @@ def _facts(folder: Path) -> Facts | None:
     with plain_errors(folder), closing(connect(folder / ROWS_NAME)) as db:
         if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'facts'").fetchone():
             return None
-        return Facts.from_text(dict(db.execute("SELECT name, value FROM facts")))
+        return IndexHeader.from_text(dict(db.execute("SELECT name, value FROM facts")))
 
 
-def _create(folder: Path, facts: Facts) -> Facts:
+def _create(folder: Path, header: IndexHeader) -> IndexHeader:
     """Make an empty index, and say what is there then: another process may have been faster."""
     folder.mkdir(parents=True, exist_ok=True)
     with plain_errors(folder), closing(connect(folder / ROWS_NAME)) as db:
@@ -260,14 +266,14 @@ def _create(folder: Path, facts: Facts) -> Facts:
         for statement in SCHEMA:
             db.execute(statement)
         if not db.execute("SELECT 1 FROM state").fetchone():
-            db.executemany("INSERT INTO facts VALUES (?, ?)", facts.as_text().items())
+            db.executemany("INSERT INTO facts VALUES (?, ?)", header.as_text().items())
             db.execute("INSERT INTO state VALUES (1, 1, 0, 0)")
         db.execute("COMMIT")
-        return Facts.from_text(dict(db.execute("SELECT name, value FROM facts")))
+        return IndexHeader.from_text(dict(db.execute("SELECT name, value FROM facts")))
 
 
-def _live_slots(seen: Snapshot) -> scan.Slots:
-    return np.concatenate([np.empty(0, np.int64), *seen.out.live()])
+def _live_slots(snapshot: Snapshot) -> scan.Slots:
+    return np.concatenate([np.empty(0, np.int64), *snapshot.deleted.live()])
 
 
 def _condition(only: Filter) -> tuple[str, list[Scalar]]:

@@ -69,7 +69,7 @@ class Snapshot:
     live: int
     codes: Codes
     checksums: NDArray[np.int64]
-    out: Tombstones
+    deleted: Tombstones
     file: tuple[int, int] | None
 
 
@@ -80,11 +80,11 @@ class LocalStore:
         self.folder, self.width = folder, width
         self.db = connect(folder / ROWS_NAME)
         self._lock = threading.RLock()
-        self._seen: Snapshot | None = None
+        self._snapshot: Snapshot | None = None
 
     def close(self) -> None:
         with self._lock:
-            self._seen = None
+            self._snapshot = None
             self.db.close()
 
     def pages(self, generation: int) -> PageFile:
@@ -95,18 +95,18 @@ class LocalStore:
     def reading(self) -> Iterator[Snapshot]:
         """A consistent view of rows and codes; damage found on the way is repaired first."""
         with self._lock, plain_errors(self.folder):
-            seen = self._begin_reading()
             try:
-                yield seen
+                yield self._begin_reading()
             finally:
-                self.db.execute("COMMIT")
+                if self.db.in_transaction:
+                    self.db.execute("COMMIT")
 
     def _begin_reading(self) -> Snapshot:
         for _ in range(ATTEMPTS):
             self.db.execute("BEGIN")
-            seen, bad = self._look()
+            snapshot, bad = self._look()
             if not bad:
-                return seen
+                return snapshot
             self.db.execute("ROLLBACK")
             with self.writing():  # which repairs
                 pass
@@ -116,16 +116,16 @@ class LocalStore:
     def writing(self) -> Iterator["Write"]:
         """A write transaction; it is on disk when the block ends, and undone if it raises."""
         with self._lock, plain_errors(self.folder):
-            self.db.execute("BEGIN IMMEDIATE")
             try:
-                seen, bad = self._look()
+                self.db.execute("BEGIN IMMEDIATE")
+                snapshot, bad = self._look()
                 if bad:
-                    self._rebuild(seen, bad)
-                    seen, _ = self._look()
-                yield Write(self, seen)
+                    self._rebuild(snapshot, bad)
+                    snapshot, _ = self._look()
+                yield Write(self, snapshot)
                 self.db.execute("COMMIT")
             except BaseException:
-                self._seen = None
+                self._snapshot = None
                 if self.db.in_transaction:
                     self.db.execute("ROLLBACK")
                 raise
@@ -133,28 +133,31 @@ class LocalStore:
     def _look(self) -> tuple[Snapshot, list[int]]:
         """The snapshot of the running transaction, and the blocks that must be rebuilt."""
         version, generation, slots, live = self.db.execute("SELECT * FROM state").fetchone()
-        seen = self._seen
-        if seen is not None and seen.version == version:
-            return seen, []
+        snapshot = self._snapshot
+        if snapshot is not None and snapshot.version == version:
+            return snapshot, []
         stored = self.db.execute("SELECT checksum, deleted FROM blocks ORDER BY block").fetchall()
         checksums = np.array([checksum for checksum, _ in stored], np.int64)
         pages = self.pages(generation)
         identity, codes = pages.identity(), pages.map(slots)
-        same = seen is not None and (seen.generation, seen.file) == (generation, identity)
-        trusted = seen.checksums if seen is not None and same else checksums[:0]
+        same = snapshot is not None and (snapshot.generation, snapshot.file) == (
+            generation,
+            identity,
+        )
+        trusted = snapshot.checksums if snapshot is not None and same else checksums[:0]
         marks = [deleted or bytes(BLOCK_ROWS // 8) for _, deleted in stored]
         bitmap = np.frombuffer(b"".join(marks), np.uint8)
-        out = Tombstones(bitmap, slots, slots - live)
-        found = Snapshot(version, generation, slots, live, codes, checksums, out, identity)
+        deleted = Tombstones(bitmap, slots, slots - live)
+        found = Snapshot(version, generation, slots, live, codes, checksums, deleted, identity)
         bad = unsound_blocks(codes, slots, checksums, trusted)
-        self._seen = None if bad else found
+        self._snapshot = None if bad else found
         return found, bad
 
-    def _rebuild(self, seen: Snapshot, bad: list[int]) -> None:
+    def _rebuild(self, snapshot: Snapshot, bad: list[int]) -> None:
         """Write blocks anew from the rows; slots of deleted rows become zero."""
-        pages = self.pages(seen.generation)
+        pages = self.pages(snapshot.generation)
         for block in track(bad, "Rebuilding pages", unit="block"):
-            span = block_span(block, seen.slots)
+            span = block_span(block, snapshot.slots)
             codes = np.zeros((span.stop - span.start, self.width), np.uint8)
             found = self.db.execute(
                 "SELECT id, code FROM rows WHERE id BETWEEN ? AND ?", (span.start + 1, span.stop)
@@ -184,26 +187,26 @@ class LocalStore:
 class Write:
     """What a write transaction may do to slots; the rows themselves are the caller's part."""
 
-    def __init__(self, store: LocalStore, seen: Snapshot) -> None:
-        self._store, self._db, self.seen = store, store.db, seen
+    def __init__(self, store: LocalStore, snapshot: Snapshot) -> None:
+        self._store, self._db, self.snapshot = store, store.db, snapshot
 
     def append(self, codes: Codes) -> range:
         """Put codes into the next slots and return the ids that their rows must have."""
-        seen = self.seen
-        tail = int(seen.checksums[-1]) if len(seen.checksums) else 0
-        self._store.pages(seen.generation).write(seen.slots, codes)
+        snapshot = self.snapshot
+        tail = int(snapshot.checksums[-1]) if len(snapshot.checksums) else 0
+        self._store.pages(snapshot.generation).write(snapshot.slots, codes)
         self._db.executemany(
             "INSERT INTO blocks (block, checksum) VALUES (?, ?) "
             "ON CONFLICT (block) DO UPDATE SET checksum = excluded.checksum",
-            extend_checksums(tail, seen.slots, codes).items(),
+            extend_checksums(tail, snapshot.slots, codes).items(),
         )
         self._db.execute(
             "UPDATE state SET version = version + 1, slots = slots + ?1, live = live + ?1",
             (len(codes),),
         )
-        return range(seen.slots + 1, seen.slots + len(codes) + 1)
+        return range(snapshot.slots + 1, snapshot.slots + len(codes) + 1)
 
-    def bury(self, ids: list[int]) -> None:
+    def mark_deleted(self, ids: list[int]) -> None:
         """Mark the slots of rows that are being deleted."""
         slots: Slots = np.asarray(ids, np.int64) - 1
         blocks = slots // BLOCK_ROWS
@@ -218,18 +221,18 @@ class Write:
 
     def _marks(self, block: int) -> Codes:
         size = BLOCK_ROWS // 8
-        return self.seen.out.bitmap[block * size : (block + 1) * size]
+        return self.snapshot.deleted.bitmap[block * size : (block + 1) * size]
 
     def renumber(self) -> int:
         """Move all live rows to slots without gaps, in a new page file; the new generation."""
-        seen, generation = self.seen, self.seen.generation + 1
+        snapshot, generation = self.snapshot, self.snapshot.generation + 1
         pages = self._store.pages(generation)
         pages.path.unlink(missing_ok=True)  # of a compaction that was cut off
         checksums: dict[int, int] = {}
         slots = 0
-        for live in seen.out.live():
+        for live in snapshot.deleted.live():
             for start in range(0, len(live), GATHERED_ROWS):
-                codes = seen.codes[live[start : start + GATHERED_ROWS]]
+                codes = snapshot.codes[live[start : start + GATHERED_ROWS]]
                 pages.write(slots, codes)
                 tail = checksums.get(slots // BLOCK_ROWS, 0)
                 checksums |= extend_checksums(tail, slots, codes)

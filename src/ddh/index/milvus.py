@@ -17,7 +17,7 @@ from pymilvus import MilvusClient
 
 from ddh._core.errors import DDHError
 from ddh.codes import Neighbours, search, search_radius
-from ddh.index.base import Facts, Index, Wish
+from ddh.index.base import Index, IndexHeader, OpenOptions
 from ddh.index.filters import Filter, Scalar, make_filter
 from ddh.index.location import split_name, without_password
 from ddh.index.milvus_connection import Connection
@@ -44,26 +44,26 @@ Found = list[tuple[int, str]]  # distance and id of each answer to one query
 
 
 class MilvusIndex(Index):
-    """Rows in the collection NAME; the collection NAME_settings keeps notes."""
+    """Rows in the collection NAME; the collection NAME_settings keeps its settings."""
 
     engine = "milvus"
 
-    def __init__(self, location: str, wish: Wish) -> None:
+    def __init__(self, location: str, options: OpenOptions) -> None:
         address, name = split_name(location)
         self.location = without_password(location)
-        self._file = None if "://" in address else Path(address)
+        self._file = None if "://" in address else Path(address).absolute()
         self._collections = Collections(name)
         self._name, self._last_order = name, 0
         if self._file is not None and not self._file.exists():
-            wish.facts(self.location)  # refuses before a file is made
+            options.new_header(self.location)  # refuses before a file is made
         self._connection = Connection(address, self._collections.load)
         try:
             run, collections = self._connection.run, self._collections
-            self.facts: Facts = run(collections.facts) or run(
-                lambda client: collections.create(client, wish.facts(self.location))
+            self.header: IndexHeader = run(collections.header) or run(
+                lambda client: collections.create(client, options.new_header(self.location))
             )
-            wish.check(self.location, self.facts)
-            if wish.approximate:
+            options.check(self.location, self.header)
+            if options.approximate:
                 run(collections.use_lists)
             self._kind = run(collections.kind)
         except BaseException:
@@ -275,8 +275,8 @@ class MilvusIndex(Index):
     def settings(self) -> dict[str, str]:
         return self._connection.run(self._collections.settings)
 
-    def remember(self, **settings: str) -> None:
-        self._connection.run(lambda client: self._collections.remember(client, settings))
+    def set_setting(self, **settings: str) -> None:
+        self._connection.run(lambda client: self._collections.set_settings(client, settings))
 
     def info(self) -> IndexInfo:
         file = self._file
@@ -284,9 +284,9 @@ class MilvusIndex(Index):
             engine=self.engine,
             location=self.location,
             bits=self.bits,
-            bit_order=self.facts.bit_order,
+            bit_order=self.header.bit_order,
             model_id=self.model_id,
-            created=self.facts.created,
+            created=self.header.created,
             rows=len(self),
             deleted=0,
             disk_bytes=file.stat().st_size if file is not None and file.is_file() else None,

@@ -11,7 +11,7 @@ from pymilvus.exceptions import MilvusException
 
 from ddh._core.errors import DDHError, InputError
 from ddh.codes import code_bytes
-from ddh.index.base import Facts
+from ddh.index.base import IndexHeader
 from ddh.index.filters import Filter, Scalar
 from ddh.index.rows import (
     MAX_TEXT_BYTES,
@@ -34,37 +34,39 @@ _NO_VECTOR = b"\0"  # every collection must have a vector, that of the settings 
 
 
 class Collections:
-    """The two collections of one index: its rows, and small notes."""
+    """The two collections of one index: its rows and its settings."""
 
     def __init__(self, name: str) -> None:
-        self.rows, self.notes = name, f"{name}_settings"
+        self.rows, self.settings_name = name, f"{name}_settings"
 
     def load(self, client: MilvusClient) -> None:
         """Bring what is there into the server's memory, as searching wants it."""
-        for name in (self.rows, self.notes):
+        for name in (self.rows, self.settings_name):
             if client.has_collection(name, timeout=PATIENCE):
                 client.load_collection(name, timeout=PATIENCE)
 
-    def facts(self, client: MilvusClient) -> Facts | None:
+    def header(self, client: MilvusClient) -> IndexHeader | None:
         """What the index is, as its collection's description says; None where it is not there."""
         if not client.has_collection(self.rows, timeout=PATIENCE):
             return None
-        return Facts.from_text(json.loads(client.describe_collection(self.rows)["description"]))
+        return IndexHeader.from_text(
+            json.loads(client.describe_collection(self.rows)["description"])
+        )
 
-    def create(self, client: MilvusClient, facts: Facts) -> Facts:
+    def create(self, client: MilvusClient, header: IndexHeader) -> IndexHeader:
         """Make the collection of the rows, and say what is there then."""
         schema = client.create_schema(
-            auto_id=False, enable_dynamic_field=False, description=json.dumps(facts.as_text())
+            auto_id=False, enable_dynamic_field=False, description=json.dumps(header.as_text())
         )
         schema.add_field("id", DataType.VARCHAR, is_primary=True, max_length=32)
         schema.add_field("key", DataType.VARCHAR, max_length=MAX_TEXT_BYTES)
-        schema.add_field("code", DataType.BINARY_VECTOR, dim=8 * code_bytes(facts.bits))
+        schema.add_field("code", DataType.BINARY_VECTOR, dim=8 * code_bytes(header.bits))
         schema.add_field("written", DataType.INT64)
         schema.add_field("path", DataType.VARCHAR, max_length=MAX_TEXT_BYTES)
         schema.add_field("stamp", DataType.JSON)
         schema.add_field("metadata", DataType.JSON)
         _create(client, self.rows, schema)
-        return self.facts(client) or facts
+        return self.header(client) or header
 
     def kind(self, client: MilvusClient) -> str:
         """The kind of the index over the codes."""
@@ -88,23 +90,25 @@ class Collections:
             client.load_collection(self.rows)
 
     def settings(self, client: MilvusClient) -> dict[str, str]:
-        """All notes."""
-        if not client.has_collection(self.notes, timeout=PATIENCE):
+        """All settings."""
+        if not client.has_collection(self.settings_name, timeout=PATIENCE):
             return {}
-        found = client.query(self.notes, filter='name != ""', output_fields=["name", "value"])
-        return {note["name"]: note["value"] for note in found}
+        found = client.query(
+            self.settings_name, filter='name != ""', output_fields=["name", "value"]
+        )
+        return {row["name"]: row["value"] for row in found}
 
-    def remember(self, client: MilvusClient, settings: Mapping[str, str]) -> None:
-        """Write notes; their collection is made when there are any."""
+    def set_settings(self, client: MilvusClient, settings: Mapping[str, str]) -> None:
+        """Write settings; their collection is made when there are any."""
         schema = client.create_schema(auto_id=False, enable_dynamic_field=False)
         schema.add_field("name", DataType.VARCHAR, is_primary=True, max_length=256)
         schema.add_field("value", DataType.VARCHAR, max_length=65535)
         schema.add_field("code", DataType.BINARY_VECTOR, dim=8)
-        _create(client, self.notes, schema)
+        _create(client, self.settings_name, schema)
         rows = [
             {"name": name, "value": value, "code": _NO_VECTOR} for name, value in settings.items()
         ]
-        client.upsert(self.notes, rows)
+        client.upsert(self.settings_name, rows)
 
     def compact(self, client: MilvusClient) -> None:
         """Ask for a compaction, where the server has one (Milvus Lite has none)."""

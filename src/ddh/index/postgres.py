@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from psycopg.sql import SQL, Composable, Composed, Literal
 
 from ddh._core.errors import DDHError
-from ddh.index.base import Facts, Index, Wish
+from ddh.index.base import Index, IndexHeader, OpenOptions
 from ddh.index.filters import Filter, Scalar, make_filter
 from ddh.index.location import split_name, without_password
 from ddh.index.postgres_connection import Connection, bit_strings, packed_bits
-from ddh.index.postgres_schema import Tables, create_schema, read_facts
+from ddh.index.postgres_schema import Tables, create_schema, read_header
 from ddh.index.rows import Codes, Columns, Hit, IndexInfo, Row, read_stamp
 
 FETCHED_ROWS = 4096
@@ -35,16 +35,16 @@ class PostgresIndex(Index):
 
     engine = "postgresql"
 
-    def __init__(self, location: str, wish: Wish) -> None:
+    def __init__(self, location: str, options: OpenOptions) -> None:
         address, name = split_name(location)
         self.location = without_password(location)
         self._tables = Tables(name)
         self._connection = Connection(address)
         try:
-            self.facts = self._connection.run(self._read_facts) or self._create(wish)
-            wish.check(self.location, self.facts)
+            self.header = self._connection.run(self._read_header) or self._create(options)
+            options.check(self.location, self.header)
             self._vector = self._connection.run(self._has_vector)
-            if wish.approximate:
+            if options.approximate:
                 self._keep_hnsw()
             self._hnsw: bool = self._one(
                 SQL("SELECT to_regclass(%s) IS NOT NULL"), (self._tables.hnsw_name,)
@@ -53,13 +53,13 @@ class PostgresIndex(Index):
             self._connection.close()
             raise
 
-    def _read_facts(self, db: psycopg.Connection) -> Facts | None:
-        return read_facts(db, self._tables)
+    def _read_header(self, db: psycopg.Connection) -> IndexHeader | None:
+        return read_header(db, self._tables)
 
-    def _create(self, wish: Wish) -> Facts:
-        facts = wish.facts(self.location)
+    def _create(self, options: OpenOptions) -> IndexHeader:
+        header = options.new_header(self.location)
         self._connection.run_alone(self._try_extension)
-        return self._connection.run(lambda db: create_schema(db, self._tables, facts))
+        return self._connection.run(lambda db: create_schema(db, self._tables, header))
 
     @staticmethod
     def _try_extension(db: psycopg.Connection) -> None:
@@ -278,7 +278,7 @@ class PostgresIndex(Index):
         statement = SQL("SELECT name, value FROM {}").format(self._tables.settings)
         return self._connection.run(lambda db: dict(db.execute(statement).fetchall()))
 
-    def remember(self, **settings: str) -> None:
+    def set_setting(self, **settings: str) -> None:
         statement = SQL(
             "INSERT INTO {} VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
         ).format(self._tables.settings)
@@ -295,9 +295,9 @@ class PostgresIndex(Index):
             engine=self.engine,
             location=self.location,
             bits=self.bits,
-            bit_order=self.facts.bit_order,
+            bit_order=self.header.bit_order,
             model_id=self.model_id,
-            created=self.facts.created,
+            created=self.header.created,
             rows=len(self),
             deleted=self._one(
                 SQL("SELECT n_dead_tup FROM pg_stat_user_tables WHERE relid = to_regclass(%s)"),

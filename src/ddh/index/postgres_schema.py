@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 from psycopg.sql import SQL, Composed, Identifier, Literal
 
-from ddh.index.base import Facts
+from ddh.index.base import IndexHeader
 
 
 class Tables:
@@ -25,7 +25,7 @@ class Tables:
             "hnsw": Identifier(f"{name}_rows_hnsw"),
             "lock": Literal(f"ddh {name}"),
         }
-        self.rows, self.facts = self.names["rows"], self.names["facts"]
+        self.rows = self.names["rows"]
         self.settings, self.staging = self.names["settings"], self.names["staging"]
         self.lock_alone = self.sql("SELECT pg_advisory_xact_lock(hashtextextended({lock}, 0))")
         self.lock_shared = self.sql(
@@ -55,7 +55,7 @@ class Tables:
         return SQL(statement).format(**self.names, **more)
 
 
-def read_facts(db: psycopg.Connection[Any], tables: Tables) -> Facts | None:
+def read_header(db: psycopg.Connection[Any], tables: Tables) -> IndexHeader | None:
     """What the index is; None where it is not there."""
     # A scan of the catalogue, not to_regclass: that may answer from what a session has cached.
     there = db.execute(
@@ -64,13 +64,13 @@ def read_facts(db: psycopg.Connection[Any], tables: Tables) -> Facts | None:
     ).fetchone()
     if not there:
         return None
-    return Facts.from_text(dict(db.execute(tables.sql("SELECT name, value FROM {facts}"))))
+    return IndexHeader.from_text(dict(db.execute(tables.sql("SELECT name, value FROM {facts}"))))
 
 
-def create_schema(db: psycopg.Connection[Any], tables: Tables, facts: Facts) -> Facts:
+def create_schema(db: psycopg.Connection[Any], tables: Tables, header: IndexHeader) -> IndexHeader:
     """Make the tables, and say what is there then: another client may have been faster."""
     db.execute(tables.lock_alone)
-    there = read_facts(db, tables)
+    there = read_header(db, tables)
     if there is not None:
         return there
     text_pair = "(name text PRIMARY KEY, value text NOT NULL)"
@@ -85,8 +85,8 @@ def create_schema(db: psycopg.Connection[Any], tables: Tables, facts: Facts) -> 
         "metadata jsonb NOT NULL DEFAULT '{{}}')",
         "CREATE INDEX {path_index} ON {rows} (path) WHERE path IS NOT NULL",
     ):
-        db.execute(tables.sql(statement, bits=Literal(facts.bits)))
+        db.execute(tables.sql(statement, bits=Literal(header.bits)))
     with db.cursor() as cursor:
         insert = tables.sql("INSERT INTO {facts} VALUES (%s, %s)")
-        cursor.executemany(insert, list(facts.as_text().items()))
-    return facts
+        cursor.executemany(insert, list(header.as_text().items()))
+    return header

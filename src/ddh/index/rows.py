@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -50,23 +50,6 @@ class Hit:
     path: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
     code: Codes = field(default_factory=lambda: np.empty(0, np.uint8), repr=False, compare=False)
-
-
-@dataclass(frozen=True)
-class DuplicateGroup:
-    """Rows that hang together by distances within the radius, the earliest written first.
-
-    The distance of each hit is the one to the first row. Two rows of a group may lie further
-    apart than the radius when others link them.
-    """
-
-    hits: tuple[Hit, ...]
-
-    def __len__(self) -> int:
-        return len(self.hits)
-
-    def __iter__(self) -> Iterator[Hit]:
-        return iter(self.hits)
 
 
 class Written(NamedTuple):
@@ -196,6 +179,14 @@ def check_text(value: str, what: str) -> str:
             f"{what} has at most {MAX_TEXT_BYTES} bytes, not {size}: {value[:60]!r}..."
         )
     return value
+
+
+def check_radius(radius: int, bits: int) -> int:
+    """A Hamming distance that codes of `bits` bits can have."""
+    whole = isinstance(radius, int | np.integer) and not isinstance(radius, bool)
+    if not whole or not 0 <= radius <= bits:
+        raise InputError(f"the radius is a distance from 0 to {bits}, not {radius!r}")
+    return int(radius)
 
 
 def key_digest(key: str) -> str:

@@ -1,4 +1,4 @@
-"""Exact search over codes of which some rows are out: deleted, or left aside by a filter.
+"""Exact search over codes, leaving out rows that are deleted or excluded by a filter.
 
 Slots are rows of the code array; every answer is ordered by distance, then by slot.
 """
@@ -43,30 +43,30 @@ def chunks(slots: Slots) -> Iterator[Slots]:
         yield slots[start : start + CHUNK_ROWS]
 
 
-def nearest(queries: Codes, codes: Codes, k: int, out: Tombstones) -> Neighbours:
+def nearest(queries: Codes, codes: Codes, k: int, deleted: Tombstones) -> Neighbours:
     """The k nearest live slots of each query, fewer where fewer live.
 
     Asks for more neighbours than k until enough live ones are among them, and gathers the live
     codes where that would ask for too many.
     """
-    k = min(k, out.slots - out.dead)
-    if not out.dead or not k or not len(queries):
+    k = min(k, deleted.slots - deleted.dead)
+    if not deleted.dead or not k or not len(queries):
         return search(queries, codes, k, _threads(queries, codes)) if k else _nothing(len(queries))
-    if out.dead > out.slots // 2:
-        return nearest_among(queries, codes, k, out.live())
+    if deleted.dead > deleted.slots // 2:
+        return nearest_among(queries, codes, k, deleted.live())
     distances = np.empty((len(queries), k), np.int32)
     slots = np.empty((len(queries), k), np.int64)
-    todo, depth = np.arange(len(queries)), k + min(k, out.dead)
+    todo, depth = np.arange(len(queries)), k + min(k, deleted.dead)
     while len(todo) and depth <= max(DEEPEST, 2 * k):
         found = search(queries[todo], codes, depth, _threads(todo, codes))
-        alive = ~out.at(found.indices)
+        alive = ~deleted.at(found.indices)
         enough = alive.sum(axis=1) >= k
         first = alive[enough] & (alive[enough].cumsum(axis=1) <= k)
         distances[todo[enough]] = found.distances[enough][first].reshape(-1, k)
         slots[todo[enough]] = found.indices[enough][first].reshape(-1, k)
         todo, depth = todo[~enough], 4 * depth
     if len(todo):
-        distances[todo], slots[todo] = nearest_among(queries[todo], codes, k, out.live())
+        distances[todo], slots[todo] = nearest_among(queries[todo], codes, k, deleted.live())
     return Neighbours(distances, slots)
 
 
@@ -88,11 +88,11 @@ def nearest_among(queries: Codes, codes: Codes, k: int, among: Iterable[Slots]) 
     return best
 
 
-def within(queries: Codes, codes: Codes, radius: int, out: Tombstones) -> list[Neighbours]:
+def within(queries: Codes, codes: Codes, radius: int, deleted: Tombstones) -> list[Neighbours]:
     """All live slots within `radius` of each query."""
     answers = []
     for distances, slots in search_radius(queries, codes, radius):
-        alive = ~out.at(slots)
+        alive = ~deleted.at(slots)
         answers.append(Neighbours(distances[alive], slots[alive]))
     return answers
 

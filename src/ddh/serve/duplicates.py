@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from ddh._core.errors import InputError
 from ddh.codes import search_radius
+from ddh.duplicates import RankedPicture, group_codes, measure, rank
 from ddh.index import Index
-from ddh.index.duplicate_ranking import Copy, measure, rank
-from ddh.index.grouping import group
 from ddh.serve.catalog import Survey
 from ddh.serve.items import Pictures, picture_name
 
@@ -61,16 +60,14 @@ class Duplicates:
                 pages.append({"items": items, "keep": copies[0].row.key})
         return pages
 
-    def _copies(self, keys: list[str]) -> list[Copy]:
+    def _copies(self, keys: list[str]) -> list[RankedPicture]:
         rows = self._index.get_many(keys)
         names = [picture_name(row.key, row.path) for row in rows]
         return rank(rows, [measure(self._pictures.file(name)) for name in names]) if rows else []
 
-    def _told(self, copy: Copy) -> dict[str, Any]:
-        known = copy.measured.bytes > 0
-        figures = {
-            name: value if known else None for name, value in copy.measured._asdict().items()
-        }
+    def _told(self, copy: RankedPicture) -> dict[str, Any]:
+        known = copy.size.bytes > 0
+        figures = {name: value if known else None for name, value in copy.size._asdict().items()}
         return {**self._pictures.item(copy.row), "distance": copy.distance, **figures}
 
     def csv(self, groups: Sequence[list[str]]) -> Iterator[str]:
@@ -78,7 +75,7 @@ class Duplicates:
         yield _line(COLUMNS)
         for number, keys in enumerate(groups, 1):
             for place, copy in enumerate(self._copies(keys)):
-                width, height, size = copy.measured
+                width, height, size = copy.size
                 row = copy.row
                 yield _line(
                     (number, row.key, row.path, width, height, size, copy.distance, place == 0)
@@ -89,7 +86,7 @@ def _find(survey: Survey, radius: int, folder: str) -> Groups:
     rows = survey.rows_below(folder) if folder else np.arange(len(survey))
     codes = survey.codes[rows]
     _refuse_too_many(codes, radius)
-    return [rows[found.positions] for found in group(codes, radius)]
+    return [rows[found.positions] for found in group_codes(codes, radius)]
 
 
 def _refuse_too_many(codes: NDArray[np.uint8], radius: int) -> None:

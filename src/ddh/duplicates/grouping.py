@@ -1,0 +1,135 @@
+"""Groups of near-duplicates: rows linked by distances within a radius."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ddh.codes import pairs_within
+from ddh.index import Hit, Index
+from ddh.index.filters import Scalar
+from ddh.index.rows import Codes, check_radius
+
+
+@dataclass(frozen=True)
+class Group:
+    """One group of near-duplicates among an array of codes.
+
+    Attributes
+    ----------
+    positions
+        Rows of the array, ascending.
+    distances
+        Hamming distance of each to the first of them.
+    """
+
+    positions: NDArray[np.int64]
+    distances: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class DuplicateGroup:
+    """Rows of an index connected by distances within a radius, the earliest written first.
+
+    The distance of each hit is the distance to the first row. Two rows of a group may lie further
+    apart than the radius when other rows connect them.
+    """
+
+    hits: tuple[Hit, ...]
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
+    def __iter__(self) -> Iterator[Hit]:
+        return iter(self.hits)
+
+
+def find_groups(
+    index: Index,
+    radius: int,
+    *,
+    where: Mapping[str, Scalar] | None = None,
+    folder: str | None = None,
+) -> list[DuplicateGroup]:
+    """Groups of near-duplicates in an index.
+
+    All codes are held in memory, together with the pairs found among the distinct ones.
+
+    Parameters
+    ----------
+    index
+        An open index.
+    radius
+        Largest Hamming distance at which two rows are connected.
+    where, folder
+        Consider only rows with these metadata values, or below this folder.
+
+    Returns
+    -------
+    list of DuplicateGroup
+        Connected components of two rows or more, in the order of their first rows.
+    """
+    radius = check_radius(radius, index.bits)
+    groups: list[Group] = []
+
+    def members(codes: Codes) -> NDArray[np.int64]:
+        groups[:] = group_codes(codes, radius)  # the engine may repeat the call
+        return np.concatenate([np.empty(0, np.int64), *(found.positions for found in groups)])
+
+    rows = iter(index.pick(members, where=where, folder=folder))
+    return [
+        DuplicateGroup(tuple(next(rows).at(distance) for distance in found.distances.tolist()))
+        for found in groups
+    ]
+
+
+def group_codes(codes: Codes, radius: int) -> list[Group]:
+    """Connected components of two rows or more, in the order of their first rows.
+
+    Equal codes are merged before pairs are searched for, so a thousand copies of a picture cost
+    one row and not half a million pairs.
+
+    Parameters
+    ----------
+    codes
+        Packed codes, shape (n, bytes).
+    radius
+        Largest Hamming distance at which two rows are connected.
+    """
+    if not len(codes):
+        return []
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    distinct, member = _distinct(codes)
+    pairs = pairs_within(distinct, radius)
+    ones = np.ones(len(pairs.first), np.int8)
+    shape = (len(distinct), len(distinct))
+    links = coo_array((ones, (pairs.first, pairs.second)), shape=shape)
+    component = connected_components(links, directed=False)[1][member]
+    return [Group(rows, _distances(codes, rows)) for rows in _members(component)]
+
+
+def _distinct(codes: Codes) -> tuple[Codes, NDArray[np.int64]]:
+    """The different codes, and for each row which of them it has."""
+    width = codes.shape[1]
+    kind = f"u{width}" if width in (1, 2, 4, 8) else f"V{width}"
+    whole = np.ascontiguousarray(codes).view(kind).ravel()
+    values, member = np.unique(whole, return_inverse=True)
+    return values.view(np.uint8).reshape(-1, width), member.ravel()
+
+
+def _members(component: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Rows of each component of two and more, ascending; components by their first row."""
+    rows = np.flatnonzero(np.bincount(component)[component] > 1)
+    if not len(rows):
+        return []
+    order = np.argsort(component[rows], kind="stable")
+    cuts = np.flatnonzero(np.diff(component[rows][order])) + 1
+    return sorted(np.split(rows[order], cuts), key=lambda members: members[0])
+
+
+def _distances(codes: Codes, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    different = np.unpackbits(codes[rows] ^ codes[rows[0]], axis=1)
+    return different.sum(axis=1, dtype=np.int64)

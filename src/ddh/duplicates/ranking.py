@@ -1,0 +1,61 @@
+"""Which picture of a group of near-duplicates to keep: most pixels, then bytes, then the oldest."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ddh.images.decoding import picture_formats
+from ddh.index import Row
+
+
+class FileSize(NamedTuple):
+    """Pixels and bytes of a picture file; zeros where it cannot be read."""
+
+    width: int = 0
+    height: int = 0
+    bytes: int = 0
+
+
+class RankedPicture(NamedTuple):
+    """One picture of a group, and its Hamming distance to the picture to keep."""
+
+    row: Row
+    size: FileSize
+    distance: int
+
+
+def measure(file: Path | None) -> FileSize:
+    """Width, height and bytes of a picture, read from its header."""
+    from PIL import Image
+
+    if file is None:
+        return FileSize()
+    try:
+        with Image.open(file, formats=picture_formats()) as image:
+            return FileSize(*image.size, file.stat().st_size)
+    except Exception:  # a damaged header makes Pillow's parsers raise almost anything
+        return FileSize()
+
+
+def rank(rows: Sequence[Row], sizes: Sequence[FileSize]) -> list[RankedPicture]:
+    """Order the pictures of a group: the one to keep, then the others by distance to it.
+
+    Parameters
+    ----------
+    rows
+        Rows of one group, the earliest written first.
+    sizes
+        The size of each row's file, as `measure` returns it.
+    """
+    order = sorted(
+        range(len(rows)),
+        key=lambda i: (-sizes[i].width * sizes[i].height, -sizes[i].bytes, i),
+    )
+    best = rows[order[0]].code
+    ranked = [
+        RankedPicture(rows[i], sizes[i], int(np.unpackbits(rows[i].code ^ best).sum()))
+        for i in order
+    ]
+    return [ranked[0], *sorted(ranked[1:], key=lambda picture: picture.distance)]

@@ -1,0 +1,64 @@
+"""Groups against a brute-force oracle, and the picture to keep."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import ddh.index
+from ddh._core.errors import InputError
+from ddh.duplicates import FileSize, find_groups, group_codes, measure, rank
+from ddh.index import Row
+
+
+def components(codes: np.ndarray, radius: int) -> list[list[int]]:
+    """Connected components of two rows or more, by repeated merging."""
+    distances = np.unpackbits(codes[:, None] ^ codes[None], axis=2).sum(axis=2)
+    groups = [{i} for i in range(len(codes))]
+    for i, j in zip(*np.nonzero(distances <= radius), strict=True):
+        first = next(group for group in groups if i in group)
+        second = next(group for group in groups if j in group)
+        if first is not second:
+            first |= second
+            groups.remove(second)
+    return sorted(sorted(group) for group in groups if len(group) > 1)
+
+
+@pytest.mark.parametrize("width", [1, 3, 8])
+@pytest.mark.parametrize("radius", [0, 1, 2])
+def test_groups_are_the_connected_components(width, radius):
+    rng = np.random.default_rng(width)
+    codes = np.packbits(rng.random((60, 8 * width)) < 0.06, axis=1)
+    groups = group_codes(codes, radius)
+    assert [group.positions.tolist() for group in groups] == components(codes, radius)
+    for group in groups:
+        apart = np.unpackbits(codes[group.positions] ^ codes[group.positions[0]], axis=1)
+        assert group.distances.tolist() == apart.sum(axis=1).tolist()
+
+
+def test_groups_of_an_index_are_rows_with_distances(tmp_path):
+    codes = np.array([[0], [255], [1], [254], [60]], np.uint8)
+    with ddh.index.open(tmp_path / "a.index", bits=8) as index:
+        index.add(list("abcde"), codes, paths=["x/a", "x/b", "y/c", "x/d", "y/e"])
+        found = [[(hit.key, hit.distance) for hit in group] for group in find_groups(index, 1)]
+        assert found == [[("a", 0), ("c", 1)], [("b", 0), ("d", 1)]]
+        assert [len(group) for group in find_groups(index, 1, folder="x")] == [2]
+        with pytest.raises(InputError, match="a distance from 0 to 8"):
+            find_groups(index, 9)
+
+
+def test_the_largest_picture_is_kept_and_the_others_follow_by_distance():
+    codes = np.array([[0], [1], [3], [7]], np.uint8)
+    rows = [Row(key, code) for key, code in zip("abcd", codes, strict=True)]
+    sizes = [FileSize(10, 10, 5), FileSize(10, 10, 9), FileSize(20, 10, 1), FileSize()]
+    ranked = rank(rows, sizes)
+    assert [(picture.row.key, picture.distance) for picture in ranked] == [
+        ("c", 0), ("b", 1), ("d", 1), ("a", 2),
+    ]  # fmt: skip
+    assert rank(rows[:2], [FileSize(1, 1, 1)] * 2)[0].row.key == "a", "the oldest of equals"
+
+
+def test_a_file_is_measured_from_its_header(tmp_path):
+    Image.new("L", (7, 5)).save(tmp_path / "a.png")
+    assert measure(tmp_path / "a.png")[:2] == (7, 5)
+    (tmp_path / "broken.png").write_bytes(b"no picture")
+    assert measure(tmp_path / "broken.png") == measure(None) == FileSize()
