@@ -5,21 +5,20 @@ import pytest
 
 from ddh._core.errors import DDHWarning, InputError
 from ddh.neighbours import (
-    Cells,
     CosineSpace,
+    IVFIndex,
     approximate,
     approximate_labels,
-    approximation,
     cosine,
     cosine_space,
     expand,
-    faiss_index,
     knn,
     pairwise_labels,
     shard_lists,
     statistics,
+    tune,
 )
-from ddh.neighbours.approximate import ApproximateLists, approximate_lists, choose_effort
+from ddh.neighbours.approximate import ApproximateLists, approximate_lists
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +54,9 @@ def test_mapped_features_give_what_memory_gives(X, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("dimensions", [32, 33])
 def test_rows_as_short_codes_reach_the_recall_too(dimensions, monkeypatch):
-    monkeypatch.setattr(faiss_index, "CODED_ROWS", 1000)
+    monkeypatch.setattr(approximate, "CODED_ROWS", 1000)
     X = np.random.default_rng(2).standard_normal((3000, dimensions)).astype(np.float32)
-    index = Cells.build(cosine_space(X))
+    index = IVFIndex.build(cosine_space(X))
     assert index.coded
     assert index.index.code_size == 8 + dimensions % 2  # bytes: 4 bits for two dimensions
     found = approximate_lists(cosine_space(X), 5)
@@ -69,17 +68,17 @@ def test_rows_as_short_codes_reach_the_recall_too(dimensions, monkeypatch):
 
 def test_shards_of_a_saved_index_are_rows_of_the_whole(X, tmp_path):
     space = cosine_space(X, centre=True)
-    index = Cells.build(space)
-    effort = choose_effort(space, index, 10).effort
+    index = IVFIndex.build(space)
+    nprobe = tune(space, index, 10).value
     index.save(tmp_path / "index")
     np.save(tmp_path / "X.npy", X)
     # what another machine does, from files and from the little that it is told
     there = CosineSpace(np.load(tmp_path / "X.npy", mmap_mode="r"), space.mean, space.squares)
-    opened = Cells.open(tmp_path / "index")
-    shards = [shard_lists(there, opened, a, b, 10, effort) for a, b in [(0, 1300), (1300, 4000)]]
+    opened = IVFIndex.open(tmp_path / "index")
+    shards = [shard_lists(there, opened, a, b, 10, nprobe) for a, b in [(0, 1300), (1300, 4000)]]
     np.testing.assert_array_equal(np.concatenate(shards), approximate_lists(space, 10).lists)
     with pytest.raises(InputError, match="no index"):
-        Cells.open(tmp_path)
+        IVFIndex.open(tmp_path)
 
 
 def test_refined_lists_are_the_best_of_the_neighbours_lists(X):
@@ -96,14 +95,14 @@ def test_refined_lists_are_the_best_of_the_neighbours_lists(X):
         np.testing.assert_array_equal(found, known[np.lexsort((known, -keys))[:k]])
 
 
-def test_refined_lists_reach_the_recall_with_less_effort(monkeypatch):
+def test_refined_lists_reach_the_recall_with_fewer_probes(monkeypatch):
     X = np.random.default_rng(4).standard_normal((4000, 16)).astype(np.float32)
     space = cosine_space(X)
     plain = approximate_lists(space, 10, recall=0.98)
     monkeypatch.setattr(approximate, "REFINED_ROWS", 1000)
     found = approximate_lists(space, 10, recall=0.98)
     assert found.index.endswith(", refined")
-    assert int(found.index.split()[1]) < int(plain.index.split()[1])
+    assert int(found.index.split()[2].strip(",")) < int(plain.index.split()[2])
     share = np.mean([np.isin(a, b).mean() for a, b in zip(knn(X, 10), found.lists, strict=True)])
     assert share == pytest.approx(found.recall, abs=0.02)
     assert found.recall >= 0.98
@@ -119,16 +118,16 @@ def test_of_equal_pictures_any_is_a_neighbour():
     assert (X[found.lists[members]] == X[members, None]).all(axis=2).mean() > 0.95
 
 
-def test_the_effort_is_no_larger_than_needed(X):
+def test_nprobe_is_no_larger_than_needed(X):
     space = cosine_space(X)
-    index = Cells.build(space)
-    chosen = choose_effort(space, index, 10, 0.9)
-    more = choose_effort(space, index, 10, 0.99)
+    index = IVFIndex.build(space)
+    chosen = tune(space, index, 10, 0.9)
+    more = tune(space, index, 10, 0.99)
     assert chosen.recall >= 0.9
     assert more.recall >= 0.99
-    assert chosen.effort < more.effort
+    assert chosen.value < more.value
     with pytest.warns(DDHWarning, match=r"1\.01 was asked for"):
-        assert not choose_effort(space, index, 10, 1.01).enough
+        assert tune(space, index, 10, 1.01).recall < 1.01
 
 
 def test_the_report_tells_how_far_labels_are_the_exact_ones(X):
@@ -140,20 +139,20 @@ def test_the_report_tells_how_far_labels_are_the_exact_ones(X):
     assert report.label_recall == pytest.approx(common / exact.nnz, abs=0.1)
     assert report.label_precision == pytest.approx(common / S.nnz, abs=0.1)
     assert report.recall < 1
-    assert "of the exact labels" in str(statistics(S, approximation=report))
+    assert "exact labels" in str(statistics(S, approximation=report))
     assert statistics(S, approximation=report).to_dict()["approximation"]["index"] == report.index
 
 
 def test_the_report_on_exact_lists_is_perfect(X, monkeypatch):
     space, lists = cosine_space(X), knn(X, 10)
     found = ApproximateLists(lists, 1.0, 512, "exact", {"search": 1.0})
-    monkeypatch.setattr(approximation, "BLOCK", 700)
-    report = approximation.judge(space, found, 4, 0.95)
+    monkeypatch.setattr(approximate, "BLOCK", 700)
+    report = approximate.judge(space, found, 4, 0.95)
     assert report.label_recall == report.label_precision == 1
     # and the labels it makes for a row are those of the expansion, before or after `or`
     rows = np.array([3, 1500], np.int32)
     S = expand(lists, 4, X).toarray()
     for i, (made, _) in zip(
-        rows, approximation._labels_both_ways(space, lists, rows, 4, 1), strict=True
+        rows, approximate._labels_both_ways(space, lists, rows, 4, 1), strict=True
     ):
         assert made <= set(np.flatnonzero(S[i]).tolist())

@@ -1,5 +1,6 @@
 import sys
 import warnings
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -8,9 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ddh._core.errors import DDHWarning, InputError, MissingDependency
-from ddh.neighbours import approximate, cosine, exact, knn, nearest, products
+from ddh.neighbours import approximate, cosine, knn, nearest, products
 from ddh.neighbours.cosine import cosine_space
-from ddh.neighbours.device import DeviceRows
+from ddh.neighbours.knn_gpu import DeviceRows
+
+knn_module = import_module("ddh.neighbours.knn")  # the package exports a function of that name
 
 same_fixtures = settings(
     deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -59,13 +62,15 @@ def test_device_lists_are_the_same(case):
 def test_bfloat16_short_lists_give_the_same_lists(case, monkeypatch, small_tiles):
     X, k = case
     monkeypatch.setattr(
-        exact, "fastest_product", lambda space, index, *_: products.BFloat16Product(space, index)
+        knn_module,
+        "fastest_product",
+        lambda space, index, *_: products.BFloat16Product(space, index),
     )
     np.testing.assert_array_equal(knn(X, k), nearest_by_hand(X, k))
 
 
 def test_several_real_tiles(loops):
-    X = np.random.default_rng(0).standard_normal((exact.TILE + 700, 12)).astype(np.float32)
+    X = np.random.default_rng(0).standard_normal((knn_module.TILE + 700, 12)).astype(np.float32)
     keys = order_keys(X)
     np.fill_diagonal(keys, -np.inf)
     np.testing.assert_array_equal(knn(X, 15), np.argsort(-keys, axis=1, kind="stable")[:, :15])
@@ -84,7 +89,7 @@ def test_surplus_copies_change_nothing(loops):
     X = rng.standard_normal((60, 4)).astype(np.float32)
     X[rng.permutation(60)[:45]] = X[0]
     X[50] = 3 * X[0]  # the same direction, but no copy
-    copies, originals = exact.surplus_copies(cosine_space(X), 3)
+    copies, originals = knn_module.surplus_copies(cosine_space(X), 3)
     assert len(copies) >= 40
     assert all(np.array_equal(X[a], X[b]) for a, b in zip(copies, originals, strict=True))
     np.testing.assert_array_equal(knn(X, 3), nearest_by_hand(X, 3))
@@ -134,7 +139,7 @@ def test_the_length_of_features_does_not_matter(scale, loops):
 
 
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # a CPU without bfloat16 emulates it
-@pytest.mark.parametrize("product", [products.SingleProduct, products.BFloat16Product])
+@pytest.mark.parametrize("product", [products.Float32Product, products.BFloat16Product])
 def test_no_product_is_off_by_more_than_it_says(product):
     X = np.random.default_rng(9).standard_normal((200, 300)) + 1
     units = X / np.linalg.norm(X, axis=1, keepdims=True)
@@ -146,7 +151,7 @@ def test_no_product_is_off_by_more_than_it_says(product):
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")
 def test_bfloat16_is_used_only_where_it_helps(monkeypatch):
     monkeypatch.setattr(products, "multiplies_bfloat16", lambda: True)
-    monkeypatch.setattr(products, "_brain_is_faster", lambda dimensions: True)
+    monkeypatch.setattr(products, "_bfloat16_is_faster", lambda dimensions: True)
     rng = np.random.default_rng(13)
     index = np.arange(4096, dtype=np.int32)
     spread = rng.standard_normal((4096, 24)).astype(np.float32)
@@ -154,22 +159,22 @@ def test_bfloat16_is_used_only_where_it_helps(monkeypatch):
     assert isinstance(chosen, products.BFloat16Product)
     # all rows nearly parallel: bfloat16 cannot tell which is nearer
     chosen = products.fastest_product(cosine_space(spread + 100), index, 5, 40)
-    assert isinstance(chosen, products.SingleProduct)
+    assert isinstance(chosen, products.Float32Product)
 
 
 class TestApproximate:
     X = np.random.default_rng(10).standard_normal((1500, 16)).astype(np.float32)
 
-    @pytest.mark.parametrize("graph", [False, True])
-    def test_recall_is_measured_and_true(self, graph):
-        found = approximate.approximate_lists(cosine_space(self.X), 10, graph=graph)
+    @pytest.mark.parametrize("hnsw", [False, True])
+    def test_recall_is_measured_and_true(self, hnsw):
+        found = approximate.approximate_lists(cosine_space(self.X), 10, hnsw=hnsw)
         exact_lists = knn(self.X, 10)
         recall = np.mean(
             [np.isin(a, b).mean() for a, b in zip(exact_lists, found.lists, strict=True)]
         )
         assert found.recall >= 0.95
         assert recall == pytest.approx(found.recall, abs=0.03)
-        assert found.index.startswith("HNSW" if graph else "IVF")
+        assert found.index.startswith("HNSW" if hnsw else "IVF")
         assert not (found.lists == np.arange(1500)[:, None]).any()
 
     def test_best_first(self):

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ddh._core.errors import InputError
-from ddh.neighbours import expand, knn, native, overlap_compiled, pairwise_labels
+from ddh.neighbours import expand, knn, native, overlap, pairwise_labels
 from ddh.neighbours.overlap import membership
 
 same_fixtures = settings(
@@ -93,10 +93,11 @@ def test_many_threads_and_parts_give_the_same(monkeypatch):
     monkeypatch.setattr(native, "omp_threads", lambda: 1)
     once = expand(lists, 4, X)
     monkeypatch.setattr(native, "omp_threads", lambda: 3)
-    monkeypatch.setattr(overlap_compiled, "ROWS", 50)
+    monkeypatch.setattr(overlap, "COMPILED_ROWS", 50)
     parts = expand(lists, 4, X)
     assert (once != parts).nnz == 0
-    monkeypatch.setattr("ddh.neighbours.expansion.loops", None)
+    monkeypatch.setattr(native, "loops", None)
+    monkeypatch.setattr(overlap, "SCIPY_ROWS", 50)
     assert (once != expand(lists, 4, X)).nnz == 0
 
 

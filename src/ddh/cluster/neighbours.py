@@ -17,11 +17,10 @@ from scipy import sparse
 from ddh._core.errors import InputError
 from ddh._core.progress import bar
 from ddh.cluster.connection import connect
-from ddh.neighbours import Approximation, Cells, CosineSpace, cosine_space, shard_lists
-from ddh.neighbours.approximate import RECALL, ApproximateLists, choose_effort
-from ddh.neighbours.approximation import judge
-from ddh.neighbours.expansion import expand_in
-from ddh.neighbours.nearest import check_k
+from ddh.neighbours import Approximation, CosineSpace, IVFIndex, cosine_space, shard_lists, tune
+from ddh.neighbours.alg1 import expand_in
+from ddh.neighbours.approximate import RECALL, ApproximateLists, judge
+from ddh.neighbours.knn import check_k
 
 SHARD_ROWS = 16384
 UNDER_WAY = 2  # shards a CPU
@@ -82,20 +81,20 @@ def _lists(
 ) -> ApproximateLists:
     k, cells = check_k(k, len(space)), folder.resolve() / "cells.faiss"
     clock = [time.perf_counter()]
-    index = Cells.build(space)
+    index = IVFIndex.build(space)
     folder.mkdir(parents=True, exist_ok=True)
     index.save(cells)
     clock.append(time.perf_counter())
-    choice = choose_effort(space, index, k, recall)
+    tuning = tune(space, index, k, recall)
     clock.append(time.perf_counter())
     lists = open_memmap(folder / "lists.npy", "w+", np.int32, (len(space), k))
-    job = (str(features.resolve()), str(cells), k, choice.effort)
+    job = (str(features.resolve()), str(cells), k, tuning.value)
     with connect(address) as ray:
         _search_shards(ray, space, job, lists, shard_rows)
     clock.append(time.perf_counter())
-    seconds = dict(zip(("build", "choose", "search"), np.diff(clock).tolist(), strict=True))
-    name = f"{index.name}, {choice.effort} of {index.last_effort}"
-    return ApproximateLists(lists, choice.recall, choice.sample, name, seconds)
+    seconds = dict(zip(("build", "tune", "search"), np.diff(clock).tolist(), strict=True))
+    name = f"{index.name}, {index.parameter} {tuning.value}"
+    return ApproximateLists(lists, tuning.recall, tuning.sample, name, seconds)
 
 
 def _search_shards(
@@ -123,12 +122,12 @@ def _search_shards(
 
 
 def _search_shard(
-    features: str, cells: str, k: int, effort: int, shared: Shared, start: int, stop: int
+    features: str, cells: str, k: int, nprobe: int, shared: Shared, start: int, stop: int
 ) -> NDArray[np.int32]:
     space = CosineSpace(np.load(features, mmap_mode="r"), *shared)
-    return shard_lists(space, _opened(cells), start, stop, k, effort)
+    return shard_lists(space, _opened(cells), start, stop, k, nprobe)
 
 
 @lru_cache(maxsize=1)
-def _opened(cells: str) -> Cells:
-    return Cells.open(Path(cells))
+def _opened(cells: str) -> IVFIndex:
+    return IVFIndex.open(Path(cells))

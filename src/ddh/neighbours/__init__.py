@@ -1,12 +1,10 @@
-"""Features -> labels: neighbour lists, overlap, expansion, S (paper 2.1, Alg. 1)."""
+"""Features -> labels: neighbour lists and Algorithm 1 of the paper (section 2.1)."""
 
-from ddh.neighbours.approximate import shard_lists
-from ddh.neighbours.approximation import Approximation
+from ddh.neighbours.alg1 import approximate_labels, expand, pairwise_labels
+from ddh.neighbours.approximate import Approximation, HNSWIndex, IVFIndex, shard_lists, tune
 from ddh.neighbours.cosine import CosineSpace, cosine_space
-from ddh.neighbours.expansion import approximate_labels, expand, pairwise_labels
-from ddh.neighbours.faiss_index import Cells
+from ddh.neighbours.knn import NearestLists, knn, nearest
 from ddh.neighbours.labels import LabelGroups, label_groups
-from ddh.neighbours.nearest import NearestLists, knn, nearest
 from ddh.neighbours.statistics import (
     GraphStatistics,
     PrecisionPoint,
@@ -16,9 +14,10 @@ from ddh.neighbours.statistics import (
 
 __all__ = [
     "Approximation",
-    "Cells",
     "CosineSpace",
     "GraphStatistics",
+    "HNSWIndex",
+    "IVFIndex",
     "LabelGroups",
     "NearestLists",
     "PrecisionPoint",
@@ -32,4 +31,5 @@ __all__ = [
     "precision_over_k",
     "shard_lists",
     "statistics",
+    "tune",
 ]

@@ -1,4 +1,4 @@
-/* Checks of the buffers that Python hands over, shared by all loops. */
+/* Checks of the buffers that Python passes, shared by all loops. */
 
 #ifndef DDH_BUFFERS_H
 #define DDH_BUFFERS_H
@@ -10,19 +10,20 @@
 static int
 too_small(const Py_buffer *buffer, Py_ssize_t items, size_t item, const char *name)
 {
-    if (items >= 0 && buffer->len >= (Py_ssize_t)(items * item))
+    if (items >= 0 && (size_t)items <= (size_t)buffer->len / item)
         return 0;
     PyErr_Format(PyExc_ValueError, "buffer '%s' holds %zd bytes, %zd items of %zu are needed",
                  name, buffer->len, items, item);
     return 1;
 }
 
+/* Whether one of n indices lies outside 0..images. */
 static int
 outside(const int32_t *index, Py_ssize_t n, Py_ssize_t images)
 {
     int bad = 0;
     for (Py_ssize_t p = 0; p < n; p++)
-        bad |= (uint32_t)index[p] >= (uint32_t)images;
+        bad |= index[p] < 0 || index[p] >= images;
     return bad;
 }
 

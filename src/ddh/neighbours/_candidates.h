@@ -1,4 +1,4 @@
-/* Exact neighbours: per row, what may still belong to its k nearest while tiles go by. */
+/* Exact neighbours: per row, the candidates for its k nearest while tiles of cosines go by. */
 
 #include "_buffers.h"
 #include <math.h>
@@ -8,13 +8,13 @@
 #define CHUNK 16
 
 typedef struct {
-    Py_ssize_t k, room;
+    Py_ssize_t k, capacity;
     float slack;        /* twice the rounding error of the product */
     float *threshold;   /* per row: below it nothing can belong to the list any more */
-    int32_t *count;     /* per row: candidates held, or -1: more than there is room for */
-    float *value;       /* rows x room */
-    int32_t *column;    /* rows x room */
-    float *scratch;     /* room */
+    int32_t *count;     /* per row: candidates held, or -1: more than fit */
+    float *value;       /* rows x capacity */
+    int32_t *column;    /* rows x capacity */
+    float *scratch;     /* capacity */
 } Candidates;
 
 /* The k-th largest of n values, which are reordered. */
@@ -46,8 +46,8 @@ static void
 tighten(Candidates *c, Py_ssize_t row)
 {
     Py_ssize_t held = c->count[row], kept = 0;
-    float *value = c->value + row * c->room;
-    int32_t *column = c->column + row * c->room;
+    float *value = c->value + row * c->capacity;
+    int32_t *column = c->column + row * c->capacity;
     if (held < c->k)
         return;
     memcpy(c->scratch, value, held * sizeof(float));
@@ -65,21 +65,23 @@ tighten(Candidates *c, Py_ssize_t row)
 static void
 offer(Candidates *c, Py_ssize_t row, float value, Py_ssize_t column)
 {
-    if (c->count[row] == c->room) {
+    if (c->count[row] == c->capacity) {
         tighten(c, row);
-        if (c->count[row] > c->room - c->room / 4) {
+        if (c->count[row] > c->capacity - c->capacity / 4) {
             c->count[row] = -1;
             c->threshold[row] = INFINITY;
         }
         if (value < c->threshold[row])
             return;
     }
-    Py_ssize_t at = row * c->room + c->count[row]++;
+    if (c->count[row] < 0)
+        return;
+    Py_ssize_t at = row * c->capacity + c->count[row]++;
     c->value[at] = value;
     c->column[at] = (int32_t)column;
 }
 
-/* A tile holds the similarities of images first_row.. (down) and first_column.. (across). */
+/* A tile holds the similarities of images first_row.. (down) and first_column.. (by_row). */
 typedef struct {
     const float *similarity;
     Py_ssize_t rows, columns, first_row, first_column;
@@ -129,19 +131,28 @@ scan_columns(Candidates *c, const Tile *t, Py_ssize_t start, Py_ssize_t stop)
     }
 }
 
+/* Whether each of the rows start..stop holds -1 to `capacity` candidates. */
 static int
-open_candidates(Candidates *c, const Py_buffer b[4], Py_ssize_t k, Py_ssize_t room, float slack)
+good_counts(const int32_t *count, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t capacity)
+{
+    int bad = 0;
+    for (Py_ssize_t row = start; row < stop; row++) bad |= count[row] < -1 || count[row] > capacity;
+    return !bad;
+}
+
+static int
+open_candidates(Candidates *c, const Py_buffer b[4], Py_ssize_t k, Py_ssize_t capacity, float slack)
 {
     Py_ssize_t images = b[0].len / (Py_ssize_t)sizeof(float);
-    if (k < 1 || room < 2 * k) {
-        PyErr_SetString(PyExc_ValueError, "room for at least 2k candidates is needed");
+    if (k < 1 || k > capacity / 2 || capacity > PY_SSIZE_T_MAX / (4 * (images + 1))) {
+        PyErr_SetString(PyExc_ValueError, "the capacity is at least 2k and fits in memory");
         return -1;
     }
-    if (too_small(&b[1], images, 4, "count") || too_small(&b[2], images * room, 4, "value") ||
-        too_small(&b[3], images * room, 4, "column"))
+    if (too_small(&b[1], images, 4, "count") || too_small(&b[2], images * capacity, 4, "value") ||
+        too_small(&b[3], images * capacity, 4, "column"))
         return -1;
-    *c = (Candidates){k, room, slack, b[0].buf, b[1].buf, b[2].buf, b[3].buf, NULL};
-    c->scratch = malloc(room * sizeof(float));
+    *c = (Candidates){k, capacity, slack, b[0].buf, b[1].buf, b[2].buf, b[3].buf, NULL};
+    c->scratch = malloc(capacity * sizeof(float));
     if (!c->scratch) {
         PyErr_NoMemory();
         return -1;
@@ -150,39 +161,44 @@ open_candidates(Candidates *c, const Py_buffer b[4], Py_ssize_t k, Py_ssize_t ro
 }
 
 PyDoc_STRVAR(collect_doc,
-"collect(tile, rows, columns, first_row, first_column, start, stop, across,\n"
-"        k, room, slack, threshold, count, value, column)\n\n"
-"Offer the similarities of a tile to the rows start..stop of the tile, or, with `across`\n"
-"false, to its columns start..stop.");
+"collect(tile, rows, columns, first_row, first_column, start, stop, by_row,\n"
+"        k, capacity, slack, threshold, count, value, column)\n\n"
+"Offer the similarities of a tile to its rows start..stop or, if `by_row` is false, to its\n"
+"columns start..stop.");
 
 static PyObject *
 collect(PyObject *self, PyObject *args)
 {
     Py_buffer tile, b[4];
     Tile t;
-    Py_ssize_t start, stop, k, room;
-    int across;
+    Py_ssize_t start, stop, k, capacity;
+    int by_row;
     float slack;
     PyObject *result = NULL;
     Candidates c;
     if (!PyArg_ParseTuple(args, "y*nnnnnnpnnfw*w*w*w*", &tile, &t.rows, &t.columns, &t.first_row,
-                          &t.first_column, &start, &stop, &across, &k, &room, &slack, &b[0],
+                          &t.first_column, &start, &stop, &by_row, &k, &capacity, &slack, &b[0],
                           &b[1], &b[2], &b[3]))
         return NULL;
     Py_ssize_t images = b[0].len / (Py_ssize_t)sizeof(float);
     t.similarity = tile.buf;
-    if (too_small(&tile, t.rows * t.columns, sizeof(float), "tile"))
-        goto done;
-    if (start < 0 || stop > (across ? t.rows : t.columns) || t.first_row < 0 ||
-        t.first_column < 0 || t.first_row + t.rows > images ||
-        t.first_column + t.columns > images) {
+    if (t.rows < 0 || t.columns < 0 || t.rows > images || t.columns > images || start < 0 ||
+        stop > (by_row ? t.rows : t.columns) || t.first_row < 0 || t.first_column < 0 ||
+        t.first_row > images - t.rows || t.first_column > images - t.columns) {
         PyErr_SetString(PyExc_ValueError, "the tile lies outside the images");
         goto done;
     }
-    if (open_candidates(&c, b, k, room, slack) < 0)
+    if (too_small(&tile, t.rows * t.columns, sizeof(float), "tile") ||
+        open_candidates(&c, b, k, capacity, slack) < 0)
         goto done;
+    Py_ssize_t first = by_row ? t.first_row : t.first_column;
+    if (!good_counts(c.count, first + start, first + stop, capacity)) {
+        PyErr_SetString(PyExc_ValueError, "a row holds more candidates than fit");
+        free(c.scratch);
+        goto done;
+    }
     Py_BEGIN_ALLOW_THREADS
-    if (across) scan_rows(&c, &t, start, stop);
+    if (by_row) scan_rows(&c, &t, start, stop);
     else scan_columns(&c, &t, start, stop);
     Py_END_ALLOW_THREADS
     free(c.scratch);
@@ -193,28 +209,31 @@ done:
     return result;
 }
 
-PyDoc_STRVAR(settle_doc,
-"settle(k, room, slack, threshold, count, value, column)\n\n"
-"Drop the candidates of every row that its final threshold rules out.");
+PyDoc_STRVAR(finish_doc,
+"finish(k, capacity, slack, threshold, count, value, column)\n\n"
+"Drop the candidates of every row that its final threshold excludes.");
 
 static PyObject *
-settle(PyObject *self, PyObject *args)
+finish(PyObject *self, PyObject *args)
 {
     Py_buffer b[4];
-    Py_ssize_t k, room;
+    Py_ssize_t k, capacity;
     float slack;
     PyObject *result = NULL;
     Candidates c;
-    if (!PyArg_ParseTuple(args, "nnfw*w*w*w*", &k, &room, &slack, &b[0], &b[1], &b[2], &b[3]))
+    if (!PyArg_ParseTuple(args, "nnfw*w*w*w*", &k, &capacity, &slack, &b[0], &b[1], &b[2], &b[3]))
         return NULL;
-    if (open_candidates(&c, b, k, room, slack) == 0) {
+    if (open_candidates(&c, b, k, capacity, slack) == 0) {
         Py_ssize_t images = b[0].len / (Py_ssize_t)sizeof(float);
-        Py_BEGIN_ALLOW_THREADS
-        for (Py_ssize_t row = 0; row < images; row++)
-            tighten(&c, row);
-        Py_END_ALLOW_THREADS
+        if (good_counts(c.count, 0, images, capacity)) {
+            Py_BEGIN_ALLOW_THREADS
+            for (Py_ssize_t row = 0; row < images; row++)
+                tighten(&c, row);
+            Py_END_ALLOW_THREADS
+            result = Py_NewRef(Py_None);
+        } else
+            PyErr_SetString(PyExc_ValueError, "a row holds more candidates than fit");
         free(c.scratch);
-        result = Py_NewRef(Py_None);
     }
     for (int n = 0; n < 4; n++) PyBuffer_Release(&b[n]);
     return result;

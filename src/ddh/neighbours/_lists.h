@@ -1,4 +1,4 @@
-/* Lists of images in compressed rows, lists that grow, merging and sorting of short lists. */
+/* Lists of images in compressed rows, growing vectors, merging and sorting of short lists. */
 
 #ifndef DDH_LISTS_H
 #define DDH_LISTS_H
@@ -32,6 +32,16 @@ open_lists(Lists *l, const Py_buffer *starts, const Py_buffer *items, Py_ssize_t
     return -1;
 }
 
+/* Whether every row is strictly ascending: no image twice. */
+static int
+is_ascending(const Lists *l)
+{
+    for (Py_ssize_t r = 0; r < l->rows; r++)
+        for (int64_t n = l->starts[r] + 1; n < l->starts[r + 1]; n++)
+            if (l->items[n - 1] >= l->items[n]) return 0;
+    return 1;
+}
+
 static Py_ssize_t
 longest_row(const Lists *l)
 {
@@ -44,10 +54,10 @@ longest_row(const Lists *l)
 typedef struct {
     int32_t *items;
     Py_ssize_t length, room;
-} Growing;
+} IntVector;
 
 static int
-reserve(Growing *g, Py_ssize_t more)
+reserve(IntVector *g, Py_ssize_t more)
 {
     if (g->length + more <= g->room)
         return 0;
@@ -61,7 +71,7 @@ reserve(Growing *g, Py_ssize_t more)
 }
 
 static PyObject *
-as_bytes(const Growing *g)
+as_bytes(const IntVector *g)
 {
     return PyBytes_FromStringAndSize((char *)g->items, g->length * sizeof(int32_t));
 }

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ddh._core.errors import InputError
-from ddh.neighbours.native import in_parallel, loops, shares
+from ddh.neighbours import native
 
 # Rows and pairs are taken in pieces of about this many float64 numbers (32 MB).
 PIECE = 1 << 22
@@ -27,10 +27,16 @@ SHORTEST, LONGEST = 1e-70, 1e70
 
 @dataclass(frozen=True)
 class CosineSpace:
-    """Features (never copied: memory-mapped files stay on disk) with what the cosine needs.
+    """Features with what their cosines need.
 
-    `mean` is subtracted from every row (None: nothing is); `squares` holds ||x_i||^2, where 0
-    marks a zero vector: its cosine with everything is 0.
+    Attributes
+    ----------
+    features : ndarray, shape (N, dimensions)
+        Never copied: memory-mapped files stay on disk.
+    mean : ndarray of float64 or None
+        Subtracted from every row where it is given.
+    squares : ndarray of float64, shape (N,)
+        ||x_i||^2 after that; 0 marks a zero vector, whose cosine with everything is 0.
     """
 
     features: NDArray[Any]
@@ -62,7 +68,7 @@ class CosineSpace:
 
     def dots(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> NDArray[np.float64]:
         """x_i . x_j in float64 for pairs of rows, each summed in the same order."""
-        if loops is not None and self._readable_by_loops():
+        if native.loops is not None and self._readable_by_loops():
             return self._native_dots(i.astype(np.int32), j.astype(np.int32))
         result = np.empty(len(i), np.float64)
         for part in pieces(len(i), self.dimensions):
@@ -82,18 +88,22 @@ class CosineSpace:
 
         def work(part: slice) -> None:
             pairs = (i[part], j[part])
-            loops.dots(array, item, self.dimensions, halves, mean, *pairs, result[part])
+            native.loops.dots(array, item, self.dimensions, halves, mean, *pairs, result[part])
 
-        in_parallel(work, shares(len(i), least=1024))
+        native.parallel(work, len(i), min_size=1024)
         return result
 
     def order_keys(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> NDArray[np.float64]:
         """Numbers that order candidates j of the same image i by cosine, larger is nearer."""
-        return self._keys(self.dots(i, j), j)
-
-    def _keys(self, dots: NDArray[np.float64], j: NDArray[np.integer]) -> NDArray[np.float64]:
-        squares = self.squares[j]
+        dots, squares = self.dots(i, j), self.squares[j]
         return dots * np.abs(dots) / np.where(squares > 0, squares, 1.0)
+
+    def rank(self, i: NDArray[np.int32], j: NDArray[np.int32], k: int) -> NDArray[np.int32]:
+        """The best k candidates j of each i (ascending, k or more each), ties by smaller index."""
+        order = np.lexsort((j, -self.order_keys(i, j), i))
+        i, j = i[order], j[order]
+        first = np.flatnonzero(np.r_[True, i[1:] != i[:-1]])
+        return j[first[:, None] + np.arange(k)]
 
     def similarities(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> NDArray[np.float64]:
         """cos(x_i, x_j) for pairs of rows."""

@@ -1,6 +1,6 @@
 """The compiled inner loops (`_overlap.c`, optional) and the threads that run them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -20,17 +20,20 @@ loops = _load()
 
 
 def available() -> bool:
-    """Whether the compiled loops are there."""
+    """Whether the compiled loops were built."""
     return loops is not None
 
 
-def in_parallel(work: Callable[[slice], Result], parts: Iterable[slice]) -> list[Result]:
-    """Results of `work` for every part, in order; the loops release the interpreter's lock."""
-    return thread_map(work, parts, omp_threads())
-
-
-def shares(total: int, *, least: int = 1, most: int | None = None) -> list[slice]:
-    """Slices of 0..total, one or more a thread, of `least` to `most` numbers."""
-    step = max(least, -(-total // omp_threads()))
-    step = min(step, most or step)
-    return [slice(start, min(start + step, total)) for start in range(0, total, step)]
+def parallel(
+    work: Callable[[slice], Result],
+    total: int,
+    *,
+    min_size: int = 1,
+    max_size: int | None = None,
+) -> list[Result]:
+    """Results of `work` for slices of 0..total in order, at least one slice per thread."""
+    threads = omp_threads()
+    size = max(min_size, -(-total // threads))
+    size = min(size, max_size or size)
+    parts = [slice(start, min(start + size, total)) for start in range(0, total, size)]
+    return thread_map(work, parts, threads)

@@ -1,20 +1,29 @@
-"""Neighbour lists as rows of a sparse matrix, and who wins the last places of a ranking.
+"""Overlaps of neighbour lists: the steps of Algorithm 1 behind `alg1`, compiled or by SciPy.
 
 With A the indicator of the lists (the image itself included), the sizes of the intersections
-L_i n L_j of Alg. 1 are the entries of A A^T, and because
+L_i n L_j are the entries of A A^T, and because
 
     ||a_i - a_j||^2 = |L_i| + |L_j| - 2 |L_i n L_j|
 
-they order lists of one length as the paper's 1 / ||L_i - L_j||^2 does.
+they order lists of equal length as the paper's 1 / ||L_i - L_j||^2 does. Rows of A A^T exist for
+some images at a time, never all of them.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy import sparse
 
+from ddh._core.errors import InputError
+from ddh.neighbours import native
 from ddh.neighbours.cosine import CosineSpace
+
+# Overlaps are counted in 16 bits; the image itself is one of the members.
+LONGEST_LIST = 2**16 - 2
+# Rows per block of the compiled loops, and rows of A A^T that SciPy holds at a time.
+COMPILED_ROWS, SCIPY_ROWS = 1 << 18, 4096
 
 
 @dataclass(frozen=True)
@@ -24,12 +33,33 @@ class Lists:
     starts: NDArray[np.int64]
     items: NDArray[np.int32]
 
+    @classmethod
+    def from_ends(cls, ends: NDArray[np.int64], items: bytes | NDArray[np.int32]) -> "Lists":
+        return cls(np.r_[np.int64(0), ends], np.frombuffer(items, np.int32))
+
+    @classmethod
+    def concatenate(cls, blocks: "list[Lists]") -> "Lists":
+        ends = np.cumsum(np.concatenate([block.lengths for block in blocks]))
+        return cls.from_ends(ends, np.concatenate([block.items for block in blocks]))
+
+    @classmethod
+    def empty_like(cls, lists: "Lists") -> "Lists":
+        return cls(np.empty_like(lists.starts), np.empty_like(lists.items))
+
     @property
     def lengths(self) -> NDArray[np.int64]:
         return np.diff(self.starts)
 
+    @property
+    def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        return self.starts, self.items
+
+    def part(self, rows: slice) -> "Lists":
+        starts = self.starts[rows.start : rows.stop + 1]
+        return Lists(starts - starts[0], self.items[starts[0] : starts[-1]])
+
     def matrix(self, columns: int, dtype: DTypeLike = np.int32) -> sparse.csr_array:
-        """The indicator of the lists, with 32-bit indices as long as they can name all entries."""
+        """The indicator of the lists, with 32-bit indices where they can count the entries."""
         ones = np.ones(len(self.items), dtype)
         narrow = len(self.items) < 2**31
         starts = self.starts.astype(np.int32) if narrow else self.starts
@@ -39,51 +69,192 @@ class Lists:
         return len(self.starts) - 1
 
 
-def from_ends(ends: NDArray[np.int64], items: bytes | NDArray[np.int32]) -> Lists:
-    """Lists from where each row ends."""
-    return Lists(np.r_[np.int64(0), ends], np.frombuffer(items, np.int32))
+def check_lists(lists: ArrayLike) -> NDArray[np.integer]:
+    """Neighbour lists as whole numbers (N, K1) that name images, or an error."""
+    array = np.asarray(lists)
+    if array.ndim != 2 or array.dtype.kind not in "iu" or 0 in array.shape:
+        raise InputError(
+            f"neighbour lists are whole numbers (images, K1), not {array.dtype} {array.shape}"
+        )
+    if array.shape[1] > LONGEST_LIST:
+        raise InputError(f"a list holds at most {LONGEST_LIST} neighbours, not {array.shape[1]}")
+    strange = np.flatnonzero(((array < 0) | (array >= len(array))).any(axis=1))
+    if strange.size:
+        raise InputError(
+            f"{strange.size} neighbour list(s) name images outside 0 to {len(array) - 1}, the "
+            f"first is that of image {strange[0]}; an index that finds fewer than K1 fills with -1"
+        )
+    return array
 
 
 def membership(lists: NDArray[np.integer], *, mutual: bool = False) -> Lists:
-    """A: the members of L_i and the image i itself, in order, each once.
+    """A: the members of L_i and the image i itself in ascending order, each once.
 
-    With `mutual` only those that have i in their own list too.
+    `mutual` keeps only those that have i in their own list too.
     """
     itself = np.arange(len(lists), dtype=np.int32)
     members = np.column_stack([itself, lists.astype(np.int32)])
     members.sort(axis=1)
     new = np.ones(members.shape, bool)
     np.not_equal(members[:, 1:], members[:, :-1], out=new[:, 1:])
-    rows = from_ends(np.cumsum(new.sum(axis=1), dtype=np.int64), members[new])
+    rows = Lists.from_ends(np.cumsum(new.sum(axis=1), dtype=np.int64), members[new])
     if not mutual:
         return rows
     A = rows.matrix(len(lists))
-    both = A.multiply(A.T.tocsr()).tocsr()
-    return Lists(both.indptr.astype(np.int64), both.indices.astype(np.int32))
+    return _from_matrix(A.multiply(A.T.tocsr()).tocsr())
 
 
-def fill_places(
+def renumber(lists: Lists) -> tuple[Lists, NDArray[np.int32]]:
+    """The lists under numbers that are close within a list, and the image of each number.
+
+    Memory access, not counting, bounds the loops: this saves two thirds of their time at a
+    million images.
+    """
+    images = np.arange(len(lists), dtype=np.int32)
+    if native.loops is None:
+        return lists, images
+    renumbered = Lists.empty_like(lists)
+    native.loops.renumber(*lists.arrays, images, *renumbered.arrays)
+    return renumbered, images
+
+
+def top_overlaps(
+    lists: Lists,
+    k2: int,
+    images: NDArray[np.int32],
+    *,
+    space: CosineSpace | None,
+    min_overlap: int,
+) -> Lists:
+    """For each row the K2 rows with the largest overlap; row r is image images[r].
+
+    Ties for the last places go to the larger cosine where a space is given, then to the smaller
+    image. Memory: the lists once more, 6 bytes per image and thread, 4 K2 bytes per image.
+    """
+    k2 = min(k2, len(lists))
+    compiled = native.loops is not None
+    if compiled:
+        holders = _transpose(lists)
+    else:
+        A = lists.matrix(len(lists))
+        transposed = A.T.tocsr()
+
+    def chosen(part: slice) -> Lists:
+        if compiled:
+            by_image = images if space is None else b""
+            certain, tied = _top_by_loops(lists, holders, by_image, part, k2, min_overlap)
+        else:
+            certain, tied = _top_by_product(A[part] @ transposed, k2, min_overlap)
+        return _fill_places(certain, tied, k2, part.start, images, space)
+
+    max_size = COMPILED_ROWS if compiled else SCIPY_ROWS
+    return Lists.concatenate(native.parallel(chosen, len(lists), max_size=max_size))
+
+
+def union(chosen: Lists, lists: Lists) -> Lists:
+    """For each row of `chosen` the union of the lists that it names."""
+    if native.loops is None:
+        return _from_matrix(chosen.matrix(len(lists)) @ lists.matrix(len(lists)))
+
+    def united(part: slice) -> Lists:
+        rows = chosen.part(part)
+        ends = np.empty(len(rows), np.int64)
+        items = native.loops.union(*rows.arrays, *lists.arrays, ends)
+        return Lists.from_ends(ends, items)
+
+    return Lists.concatenate(native.parallel(united, len(chosen), max_size=COMPILED_ROWS))
+
+
+def symmetrize(directed: Lists, images: NDArray[np.int32]) -> sparse.csr_array:
+    """S = S or S^T with an empty diagonal, as int8 CSR; row r of `directed` is image images[r].
+
+    Memory: `directed` twice, and 5 bytes per entry of S.
+    """
+    if native.loops is None:
+        one_way = directed.matrix(len(directed), np.int8)
+        S = one_way.maximum(one_way.T.tocsr())
+        S.setdiag(0)
+        S.eliminate_zeros()
+        S.sort_indices()
+        return S
+    rows = (*directed.arrays, *_transpose(directed).arrays, images)
+    lengths, starts = np.empty(len(directed), np.int64), np.zeros(len(directed) + 1, np.int64)
+    columns = np.empty(0, np.int32)
+
+    def write(part: slice) -> None:  # the lengths first, then the columns
+        native.loops.symmetrize(*rows, part.start, part.stop, lengths, starts, columns)
+
+    native.parallel(write, len(directed))
+    np.cumsum(lengths, out=starts[1:])
+    columns = np.empty(starts[-1], np.int32)
+    native.parallel(write, len(directed))
+    return Lists(starts, columns).matrix(len(directed), np.int8)
+
+
+def _transpose(lists: Lists) -> Lists:
+    transposed = Lists.empty_like(lists)
+    native.loops.transpose(*lists.arrays, *transposed.arrays)
+    return transposed
+
+
+def _from_matrix(matrix: sparse.csr_array) -> Lists:
+    return Lists(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
+
+
+def _top_by_loops(
+    lists: Lists, holders: Lists, by_image: Any, part: slice, k2: int, min_overlap: int
+) -> tuple[Lists, Lists]:
+    """As `_top_by_product`; ties are settled by image where `by_image` is not empty."""
+    ends = np.empty((2, part.stop - part.start), np.int64)
+    limits = (part.start, part.stop, k2, min_overlap)
+    certain, tied = native.loops.top_overlaps(
+        *lists.arrays, *holders.arrays, by_image, *limits, ends[0], ends[1]
+    )
+    return Lists.from_ends(ends[0], certain), Lists.from_ends(ends[1], tied)
+
+
+def _top_by_product(overlaps: sparse.csr_array, k2: int, min_overlap: int) -> tuple[Lists, Lists]:
+    """Per row the columns certain to be in the top K2, and those that tie for its last places."""
+    rows = overlaps.shape[0]
+    enough = overlaps.data >= min_overlap
+    i = np.repeat(np.arange(rows), np.diff(overlaps.indptr))[enough]
+    j, overlap = overlaps.indices[enough].astype(np.int32), overlaps.data[enough]
+    order = np.lexsort((-overlap, i))
+    i, j, overlap = i[order], j[order], overlap[order]
+    starts = np.searchsorted(i, np.arange(rows + 1))
+    # the overlap of the first column without a place; only what is above it is certain
+    beyond = starts[:-1] + k2
+    full = beyond < starts[1:]
+    cut = np.zeros(rows, overlap.dtype)
+    cut[full] = overlap[beyond[full]]
+
+    def selected(which: NDArray[np.bool_]) -> Lists:
+        return Lists.from_ends(np.cumsum(np.bincount(i[which], minlength=rows)), j[which])
+
+    return selected(overlap > cut[i]), selected(overlap == cut[i])
+
+
+def _fill_places(
     certain: Lists,
     tied: Lists,
     k2: int,
     first: int,
-    names: NDArray[np.integer],
+    images: NDArray[np.int32],
     space: CosineSpace | None,
 ) -> Lists:
-    """`certain`, with the places up to K2 filled from `tied`; row r is the image names[first + r].
+    """`certain`, with the places up to K2 filled from `tied`; row r is image images[first + r].
 
-    Ties go to the larger cosine where a space is given, then to the smaller index. These few
-    candidates are the only ones whose cosine is ever asked for.
+    Only these few candidates ever need a cosine.
     """
     if not len(tied.items):
         return certain
     rows = np.arange(len(tied))
     i, j = np.repeat(rows, tied.lengths), tied.items
-    keys = np.zeros(len(i)) if space is None else space.order_keys(names[first + i], names[j])
-    order = np.lexsort((names[j], -keys, i))
+    keys = np.zeros(len(i)) if space is None else space.order_keys(images[first + i], images[j])
+    order = np.lexsort((images[j], -keys, i))
     place = np.arange(len(i)) - tied.starts[i]
     wins = place < (k2 - certain.lengths)[i]
     i = np.concatenate([np.repeat(rows, certain.lengths), i[wins]])
     j = np.concatenate([certain.items, j[order][wins]])
     by_row = np.argsort(i, kind="stable")
-    return from_ends(np.cumsum(np.bincount(i, minlength=len(rows))), j[by_row])
+    return Lists.from_ends(np.cumsum(np.bincount(i, minlength=len(rows))), j[by_row])

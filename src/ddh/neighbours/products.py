@@ -1,4 +1,4 @@
-"""Products of unit rows: cosines up to a known rounding error, as fast as the CPU gives them."""
+"""Products of unit rows: cosines up to a known rounding error, as fast as the CPU allows."""
 
 from pathlib import Path
 from time import perf_counter
@@ -34,7 +34,7 @@ def summing_error(dimensions: int) -> float:
     return 1.01 * steps / (1.0 - steps)
 
 
-class SingleProduct:
+class Float32Product:
     """float32 by NumPy's BLAS."""
 
     def __init__(self, space: CosineSpace, index: NDArray[np.int32]) -> None:
@@ -79,11 +79,11 @@ def fastest_product(space: CosineSpace, index: NDArray[np.int32], k: int, room: 
     bfloat16 is used where the CPU gains by it and where it can tell the rows apart: with it, no
     more than `room` candidates for a list of k in nearly all of a sample of rows.
     """
-    if len(index) >= 4096 and multiplies_bfloat16() and _brain_is_faster(space.dimensions):
+    if len(index) >= 4096 and multiplies_bfloat16() and _bfloat16_is_faster(space.dimensions):
         product = BFloat16Product(space, index)
         if _crowded_share(product, k, room) < 0.05:
             return product
-    return SingleProduct(space, index)
+    return Float32Product(space, index)
 
 
 def threshold(cosines: NDArray[np.float32], k: int, error: float) -> NDArray[np.float32]:
@@ -109,7 +109,7 @@ def multiplies_bfloat16() -> bool:
     return not words.isdisjoint({"amx_bf16", "avx512_bf16", "bf16"})
 
 
-def _brain_is_faster(dimensions: int) -> bool:
+def _bfloat16_is_faster(dimensions: int) -> bool:
     """A race of some milliseconds: not every CPU with the instructions gains by them."""
     import torch
 

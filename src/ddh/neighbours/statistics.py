@@ -9,11 +9,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from ddh._core.errors import InputError
-from ddh.neighbours.approximation import Approximation
+from ddh.neighbours.alg1 import expand_in
+from ddh.neighbours.approximate import Approximation
 from ddh.neighbours.cosine import cosine_space
-from ddh.neighbours.expansion import check_lists, expand_in
+from ddh.neighbours.knn import nearest_in
 from ddh.neighbours.labels import LabelGroups, label_groups
-from ddh.neighbours.nearest import nearest_in
+from ddh.neighbours.overlap import check_lists
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 # Pairs whose labels are compared at a time.

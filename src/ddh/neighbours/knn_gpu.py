@@ -1,4 +1,4 @@
-"""Exact neighbour lists on a GPU: the steps of `exact`, all of them on the device, by torch."""
+"""Exact neighbour lists on a GPU: the steps of `knn`, all of them on the device, by torch."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,0 +1,284 @@
+"""The first ranking of Algorithm 1: the K1 nearest images of every image by cosine, exactly.
+
+A fast product of unit rows finds candidates, float64 orders them. If the cosines of the product
+are off by at most e, then every member of a list of k has a product of at least t - 2e, where t
+is the k-th largest of its row. So the candidates above t - 2e contain the true list, whatever
+the rounding was. `knn_gpu` does the same on a GPU, `approximate` trades exactness for time.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ddh._core.errors import InputError
+from ddh._core.progress import bar
+from ddh.neighbours import native
+from ddh.neighbours.approximate import RECALL, approximate_lists
+from ddh.neighbours.cosine import CosineSpace, cosine_space
+from ddh.neighbours.knn_gpu import DeviceRows, torch_device
+from ddh.neighbours.products import Product, fastest_product, threshold
+
+Pairs = tuple[NDArray[np.int32], NDArray[np.int32]]
+
+# Rows and columns of a tile of the product (16 MB of float32: it stays in the cache).
+TILE = 2048
+# Numbers in a block of whole rows of the product (64 MB of float32).
+BLOCK = 1 << 24
+# Rows whose candidates are ordered at a time.
+ROWS = 8192
+
+
+@dataclass(frozen=True)
+class NearestLists:
+    """Neighbour lists with their cosines.
+
+    Attributes
+    ----------
+    lists : ndarray of int32, shape (N, k)
+        Neighbours of each image, nearest first.
+    similarities : ndarray of float32, shape (N, k)
+        Their cosines.
+    recall : float
+        1 for exact lists; for approximate ones the recall measured on a sample of rows.
+    """
+
+    lists: NDArray[np.int32]
+    similarities: NDArray[np.float32]
+    recall: float
+
+
+def knn(
+    features: ArrayLike,
+    k: int,
+    *,
+    centre: bool = False,
+    device: Any = None,
+    approximate: bool = False,
+    recall: float = RECALL,
+    folder: Path | None = None,
+) -> NDArray[np.int32]:
+    """The k nearest rows of every row by cosine.
+
+    Parameters
+    ----------
+    features : array-like, shape (N, dimensions)
+        Any real type, possibly memory-mapped. A zero vector has cosine 0 with everything.
+    k : int
+        Neighbours per row. A row is never in its own list.
+    centre : bool
+        Subtract the mean of the features first.
+    device : str or torch.device, optional
+        A GPU ("cuda") to search on.
+    approximate : bool
+        Search a faiss index instead, tuned to reach `recall` on a sample of rows.
+    recall : float
+        Share of the true neighbours that an approximate search must find.
+    folder : Path, optional
+        Where approximate lists of more than 1 GB are written as a memory-mapped file.
+
+    Returns
+    -------
+    ndarray of int32, shape (N, k)
+        Nearest first, ties by the smaller index. Exact lists are those of float64 arithmetic,
+        equal rows included.
+
+    Notes
+    -----
+    Memory: the features once more as float32, 56 k + 600 bytes per image, and some tiles;
+    approximate: dimensions / 4 + 4 k bytes per image, and some blocks.
+
+    Examples
+    --------
+    >>> from ddh.neighbours import knn
+    >>> knn([[1, 0], [0, 1], [2, 1]], k=2).tolist()
+    [[2, 1], [2, 0], [0, 1]]
+    """
+    space = cosine_space(features, centre=centre)
+    lists, _ = nearest_in(
+        space, k, device=device, approximate=approximate, recall=recall, folder=folder
+    )
+    return lists
+
+
+def nearest(
+    features: ArrayLike,
+    k: int,
+    *,
+    centre: bool = False,
+    device: Any = None,
+    approximate: bool = False,
+    recall: float = RECALL,
+    folder: Path | None = None,
+) -> NearestLists:
+    """As `knn`, with the cosines of the lists and their recall."""
+    space = cosine_space(features, centre=centre)
+    lists, reached = nearest_in(
+        space, k, device=device, approximate=approximate, recall=recall, folder=folder
+    )
+    i = np.repeat(np.arange(len(space), dtype=np.int32), k)
+    similarities = space.similarities(i, lists.ravel()).astype(np.float32)
+    return NearestLists(lists, similarities.reshape(lists.shape), reached)
+
+
+def nearest_in(
+    space: CosineSpace,
+    k: int,
+    *,
+    device: Any = None,
+    approximate: bool = False,
+    recall: float = RECALL,
+    folder: Path | None = None,
+) -> tuple[NDArray[np.int32], float]:
+    """The lists of a prepared space and their recall."""
+    k = check_k(k, len(space))
+    if approximate:
+        found = approximate_lists(space, k, recall=recall, folder=folder)
+        return found.lists, found.recall
+    return exact_lists(space, k, device=device), 1.0
+
+
+def check_k(k: int, images: int) -> int:
+    """k neighbours exist only among k + 1 images."""
+    if not isinstance(k, (int, np.integer)) or k < 1:
+        raise InputError(f"the number of neighbours K1 is a whole number from 1 on, not {k!r}")
+    if k > images - 1:
+        raise InputError(
+            f"{k} neighbours need at least {k + 1} images, there are {images}: lower K1"
+        )
+    return int(k)
+
+
+def exact_lists(space: CosineSpace, k: int, *, device: Any = None) -> NDArray[np.int32]:
+    """Lists (N, k) int32 in the exact order of the cosine, ties by the smaller index.
+
+    Memory: the features once more as float32 (or bfloat16), and about 40 k + 600 bytes per image.
+    """
+    lists = np.empty((len(space), k), np.int32)
+    copies, originals = surplus_copies(space, k)
+    index = np.delete(np.arange(len(space), dtype=np.int32), copies)
+    accelerator = torch_device(device)
+    if accelerator is not None:
+        lists[index] = index[DeviceRows(space, index, accelerator).lists(k)]
+    else:
+        for i, j in candidates(fastest_product(space, index, k, capacity_for(k) // 2), k):
+            lists[index[np.unique(i)]] = space.rank(index[i], index[j], k)
+    if copies.size:
+        # the row of a copy is that of its original: same candidates, and the original itself
+        near = np.column_stack([originals, lists[originals]])
+        lists[copies] = space.rank(np.repeat(copies, k + 1), near.ravel(), k)
+    return lists
+
+
+def surplus_copies(space: CosineSpace, k: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Rows that equal k + 1 or more earlier rows, and for each the first of those.
+
+    No list can name them, for ties go to the smaller index. Leaving them out keeps a collection
+    with thousands of equal pictures (blank ones, placeholders) from tying with itself.
+    """
+    order = np.argsort(space.squares, kind="stable")
+    ends = np.append(np.flatnonzero(np.diff(space.squares[order])) + 1, len(order))
+    starts = np.append(0, ends[:-1])
+    long = ends - starts > k + 1
+    surplus: list[tuple[int, int]] = []
+    for start, end in zip(starts[long], ends[long], strict=True):
+        copies = defaultdict(list)
+        for row in order[start:end].tolist():
+            copies[space.features[row].tobytes()].append(row)
+        for rows in copies.values():
+            surplus.extend((row, rows[0]) for row in rows[k + 1 :])
+    pairs = np.array(sorted(surplus), np.int32).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def candidates(product: Product, k: int) -> Iterator[Pairs]:
+    """Pieces (i, j), i ascending, of all pairs in which j may belong to the list of i."""
+    if native.loops is None:
+        rows = np.arange(len(product), dtype=np.int32)
+        with bar("Neighbours", total=len(product), unit="image") as progress:
+            for pair in row_candidates(product, rows, k):
+                yield pair
+                progress.update(pair[0][-1] + 1 - progress.n)
+        return
+    held = _Candidates(product, k)
+    held.collect()
+    for start in range(0, len(product), ROWS):
+        i, j = held.piece(slice(start, start + ROWS))
+        if len(i):
+            yield i, j
+    yield from row_candidates(product, held.crowded(), k)
+
+
+def capacity_for(k: int) -> int:
+    """Candidates that a row can hold before those that its list has outgrown are dropped."""
+    return 4 * k + 64
+
+
+class _Candidates:
+    """The candidates of every row while tiles of the product go by.
+
+    The product is symmetric: a tile serves its rows and its columns, so only half of them are
+    computed. `threshold` rises as better candidates come, and few values still pass it.
+    """
+
+    def __init__(self, product: Product, k: int) -> None:
+        images = len(product)
+        self.product = product
+        self.k, self.capacity = k, capacity_for(k)
+        self.threshold = np.full(images, -np.inf, np.float32)
+        self.count = np.zeros(images, np.int32)
+        self.value = np.empty((images, self.capacity), np.float32)
+        self.column = np.empty((images, self.capacity), np.int32)
+
+    def _state(self) -> tuple[Any, ...]:
+        slack = 2.0 * self.product.error
+        return (self.k, self.capacity, slack, self.threshold, self.count, self.value, self.column)
+
+    def collect(self) -> None:
+        starts = range(0, len(self.product), TILE)
+        total = len(starts) * (len(starts) + 1) // 2
+        with bar("Neighbours", total=total, unit="tile") as progress:
+            for row in starts:
+                for column in starts[row // TILE :]:
+                    self._collect_tile(row, column)
+                    progress.update()
+        native.loops.finish(*self._state())
+
+    def _collect_tile(self, row: int, column: int) -> None:
+        tile = self.product.tile(slice(row, row + TILE), slice(column, column + TILE))
+        place = (*tile.shape, row, column)
+        state = self._state()
+
+        def collect(part: slice, by_row: bool) -> None:
+            native.loops.collect(tile, *place, part.start, part.stop, by_row, *state)
+
+        native.parallel(partial(collect, by_row=True), tile.shape[0], min_size=256)
+        if row != column:
+            native.parallel(partial(collect, by_row=False), tile.shape[1], min_size=256)
+
+    def piece(self, rows: slice) -> Pairs:
+        """The candidates of some rows, without the rows that ran out of room."""
+        count = self.count[rows]
+        held = np.arange(self.capacity) < count[:, None]
+        i = np.repeat(np.arange(rows.start, rows.start + len(count), dtype=np.int32), held.sum(1))
+        return i, self.column[rows][held]
+
+    def crowded(self) -> NDArray[np.int32]:
+        """Rows with more candidates than there was room for."""
+        return np.flatnonzero(self.count < 0).astype(np.int32)
+
+
+def row_candidates(product: Product, rows: NDArray[np.int32], k: int) -> Iterator[Pairs]:
+    """As `candidates`, for some rows, each against all columns at once: any number fits."""
+    step = max(1, BLOCK // len(product))
+    for start in range(0, len(rows), step):
+        part = rows[start : start + step]
+        cosines = product.tile(part, slice(None))
+        cosines[np.arange(len(part)), part] = -np.inf
+        i, j = np.nonzero(cosines >= threshold(cosines, k, product.error)[:, None])
+        yield part[i], j.astype(np.int32)
