@@ -11,9 +11,10 @@ Result = TypeVar("Result")
 
 def _load() -> Any:
     try:
-        return import_module("ddh.neighbours._overlap")
+        module = import_module("ddh.neighbours._overlap")
     except ImportError:  # built without a compiler: NumPy and SciPy do the same work, slower
         return None
+    return module if hasattr(module, "top_overlaps") else None  # a build of an older version
 
 
 loops = _load()
