@@ -43,7 +43,7 @@ class Place:
 
     def open(self, **settings) -> TestClient:
         """The service over it, as `ddh serve` would run it."""
-        settings.setdefault("root", self.photos)
+        settings = {"root": self.photos, "answer_seconds": 120.0} | settings
         app = create_app(self.index, Settings(**settings))
         return TestClient(app, base_url="http://localhost")
 
@@ -76,7 +76,7 @@ class Running:
         if self.process.poll() is None:
             self.process.send_signal(sent)
         try:
-            self.process.wait(30)
+            self.process.wait(120)
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise

@@ -85,6 +85,13 @@ def test_own_names_pass(reader, host):
     assert reader.get("/items", headers={"host": host}).status_code == 200
 
 
+def test_two_hosts_are_refused(reader):
+    for hosts in (["localhost", "evil.example"], ["localhost", "localhost"]):
+        answer = reader.get("/items", headers=[("host", host) for host in hosts])
+        assert answer.status_code == 400
+        assert "more than one Host" in answer.json()["detail"]
+
+
 def test_names_that_were_allowed_pass(prepared):
     with prepared.open(hosts=("photos.example",)) as client:
         assert client.get("/health", headers={"host": "photos.example:443"}).status_code == 200
@@ -151,9 +158,24 @@ def test_what_goes_wrong_inside_is_logged_and_not_told(reader, caplog, monkeypat
     def fail(*args):
         raise RuntimeError("secret inside")
 
-    monkeypatch.setattr(service.searcher, "plan", fail)
-    with caplog.at_level(logging.ERROR, "ddh.serve"):
-        answer = reader.post("/search", json={"key": "x"})
-    assert answer.status_code == 500
-    assert "secret" not in answer.text
-    assert "secret inside" in caplog.text
+    monkeypatch.setattr(service.searcher, "validate", fail)
+    monkeypatch.setattr(service.catalogs, "current", fail)
+    for ask in (lambda: reader.post("/search", json={"key": "x"}), lambda: reader.get("/facets")):
+        caplog.clear()
+        with caplog.at_level(logging.ERROR, "ddh.serve"):
+            answer = ask()
+        assert answer.status_code == 500
+        assert "secret" not in answer.text
+        assert "its log says what" in answer.json()["detail"]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert "secret inside" in caplog.text
+
+
+def test_health_is_the_health_of_the_search(place):
+    with place.open() as client:
+        assert client.get("/health").json()["status"] == "ok"
+        for handle in client.app.state.service._handles[2:]:  # those that search
+            handle.close()
+        answer = client.get("/health")
+        assert answer.status_code == 503
+        assert answer.headers["retry-after"] == "1"

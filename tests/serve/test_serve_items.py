@@ -1,5 +1,6 @@
 """`/items`: rows listed, looked at, added and removed; what may not be written is not."""
 
+import json
 import os
 
 import pytest
@@ -61,7 +62,15 @@ def test_a_page_whose_row_is_gone_says_so(reader):
 
 
 @pytest.mark.parametrize(
-    "params", [{"limit": 0}, {"limit": 1001}, {"where": "x"}, {"where": "[]"}, {"after": "\0"}]
+    "params",
+    [
+        {"limit": 0},
+        {"limit": 1001},
+        {"where": "x"},
+        {"where": "[]"},
+        {"where": json.dumps({f"n{i}": i for i in range(2000)})},
+        {"after": "\0"},
+    ],
 )
 def test_bad_pages_are_refused(reader, params):
     answer = reader.get("/items", params=params)
@@ -123,8 +132,6 @@ def test_odd_keys_are_only_names(place, key):
     ],
 )  # fmt: skip
 def test_bad_rows_are_refused(place, row):
-    import json
-
     body = json.dumps({"key": "k", "code": "00000000", **row}).encode()
     with place.open(writable=True) as client:
         json_type = {"content-type": "application/json"}

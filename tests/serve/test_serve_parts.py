@@ -8,8 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from ddh._core.errors import InputError
-from ddh.serve.batching import Batcher, Busy
+from ddh.serve.batching import Batcher
 from ddh.serve.disk_cache import DiskCache
+from ddh.serve.errors import Overloaded
 from ddh.serve.settings import Settings
 
 
@@ -18,18 +19,19 @@ def test_what_waits_is_worked_on_together():
 
     def work(questions):
         batches.append(list(questions))
-        gate.wait(5)
+        gate.wait(60)
         return [ValueError(str(q)) if q == 13 else q * 2 for q in questions]
 
     async def main():
         with ThreadPoolExecutor(1) as threads:
-            batcher = Batcher(work, threads, together=10, waiting=25)
-            first = asyncio.create_task(batcher.ask(0))
-            await asyncio.sleep(0.02)
-            others = [asyncio.create_task(batcher.ask(i)) for i in range(1, 26)]
+            batcher = Batcher(work, threads, max_batch=10, max_queue=25)
+            first = asyncio.create_task(batcher.submit(0))
+            while not batches:  # until it is being worked on
+                await asyncio.sleep(0.001)
+            others = [asyncio.create_task(batcher.submit(i)) for i in range(1, 26)]
             await asyncio.sleep(0)
-            with pytest.raises(Busy):
-                await batcher.ask(99)
+            with pytest.raises(Overloaded):
+                await batcher.submit(99)
             others[3].cancel()  # the one who asked has gone
             gate.set()
             answers = await asyncio.gather(first, *others, return_exceptions=True)
@@ -55,12 +57,12 @@ def test_work_that_fails_is_told_to_all_and_ends_nothing():
 
     async def main():
         with ThreadPoolExecutor(1) as threads:
-            batcher = Batcher(work, threads, together=4, waiting=10)
+            batcher = Batcher(work, threads, max_batch=4, max_queue=10)
             with pytest.raises(RuntimeError):
-                await batcher.ask("bad")
-            return await batcher.ask("good")
+                await batcher.submit("bad")
+            return await batcher.submit("good")
 
-    assert asyncio.run(asyncio.wait_for(main(), 10)) == "good"
+    assert asyncio.run(asyncio.wait_for(main(), 60)) == "good"
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
@@ -69,16 +71,16 @@ def test_no_question_is_forgotten(workers):
 
     async def main():
         with ThreadPoolExecutor(workers) as threads:
-            batcher = Batcher(list, threads, together=2, waiting=1000, workers=workers)
+            batcher = Batcher(list, threads, max_batch=2, max_queue=1000, workers=workers)
 
             async def ask_on(first):
                 for question in range(first, first + 200):
-                    assert await batcher.ask(question) == question
+                    assert await batcher.submit(question) == question
 
             await asyncio.gather(*(ask_on(1000 * i) for i in range(5)))
             await batcher.finish()
 
-    asyncio.run(asyncio.wait_for(main(), 20))
+    asyncio.run(asyncio.wait_for(main(), 120))
 
 
 def test_the_cache_is_bounded_and_throws_the_oldest_away(tmp_path):

@@ -114,4 +114,4 @@ def test_only_pictures_are_served(place):
 def test_without_a_folder_there_are_no_pictures():
     pictures = Pictures(None)
     assert pictures.file("a.png") is None
-    assert not pictures.seems_there("a.png")
+    assert not pictures.exists("a.png")

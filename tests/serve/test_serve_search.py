@@ -121,6 +121,10 @@ BAD = [
     (b'{"code": "00000000", "wat": 1}', "wat"),
     (b'{"code": "00000000"' + b', "where": ' + b"[" * 5000, ""),
     (b"\xff\xfe", ""),
+    (
+        json.dumps({"code": "00000000", "where": {f"n{i}": i for i in range(5000)}}).encode(),
+        "where",
+    ),
 ]
 
 

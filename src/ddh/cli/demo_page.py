@@ -14,12 +14,10 @@ BITS = 64
 
 def show(out: Path, port: int, browser: bool) -> None:
     """Make the collection where it is not there yet, and serve its page until Ctrl-C."""
-    from ddh.serve import Settings, run  # says what is missing before the work begins
+    from ddh.serve import run  # says what is missing before the work begins
 
     index = build(out)
-    run(
-        str(index), Settings(), host="127.0.0.1", port=port, show=browser, log_requests=False
-    )  # fmt: skip
+    run(str(index), port=port, open_browser=browser, log_requests=False)
 
 
 def build(out: Path, pictures: int = PICTURES) -> Path:

@@ -105,4 +105,4 @@ def serve(
         body_seconds=options["body_seconds"],
         answer_seconds=options["answer_seconds"],
     )
-    run(location, settings, host=host, port=port, show=show, log_requests=log == "requests")
+    run(location, settings, host=host, port=port, open_browser=show, log_requests=log == "requests")

@@ -1,8 +1,7 @@
-"""The HTTP service over an index, and the page that it serves. Searching never imports torch.
+"""The HTTP service over an index, and the web page that it serves. Searching never imports torch.
 
-from ddh.serve import Settings, create_app
-
-app = create_app("photos.index", Settings())  # any ASGI server runs it
+>>> from ddh.serve import Settings, create_app
+>>> app = create_app("photos.index", Settings())  # doctest: +SKIP
 """
 
 from importlib import import_module
@@ -25,16 +24,14 @@ LIBRARIES = (
     "starlette",
     "uvicorn",
 )
-
-
-HOMES = {"create_app": "ddh.serve.app", "run": "ddh.serve.running"}
+MODULES = {"create_app": "ddh.serve.app", "run": "ddh.serve.running"}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in HOMES:
+    if name not in MODULES:
         raise AttributeError(f"module 'ddh.serve' has no attribute {name!r}")
     try:
-        return getattr(import_module(HOMES[name]), name)
+        return getattr(import_module(MODULES[name]), name)
     except ModuleNotFoundError as error:
         if error.name not in LIBRARIES:
             raise

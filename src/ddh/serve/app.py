@@ -1,4 +1,4 @@
-"""The application: the service behind its routes, and the guard and the watch before them."""
+"""The ASGI application: the service behind its routes, with the guard and the log in front."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,23 +8,20 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 import ddh
-from ddh._core.errors import DDHError
-from ddh.serve import routes_collection, routes_files, routes_items, routes_search
-from ddh.serve.errors import answer_of, error_body
+from ddh.serve import routes_collection, routes_items, routes_search, routes_service
+from ddh.serve.errors import error_response
 from ddh.serve.guard import Guard, Sessions
 from ddh.serve.models import problem
-from ddh.serve.request_log import Watch
-from ddh.serve.search_params import plain_text
+from ddh.serve.request_log import RequestLog
 from ddh.serve.service import Service
 from ddh.serve.settings import Settings
 
-DESCRIPTION = "Search a collection of pictures by their compact binary codes."
 PROBLEMS = {
     400: "The request cannot be read.",
     401: "The token is missing or wrong.",
-    403: "This service was not started for that.",
-    404: "There is no such thing.",
-    408: "The body came too slowly.",
+    403: "This service was not started with the option that this needs.",
+    404: "Not found.",
+    408: "The body arrived too slowly.",
     413: "The body is too large.",
     415: "The body is neither JSON nor a form.",
     421: "The Host header names another service.",
@@ -34,43 +31,53 @@ PROBLEMS = {
 
 
 def create_app(location: str, settings: Settings | None = None) -> FastAPI:
-    """The service of one index as an ASGI application; stopping it closes the index."""
+    """Create the service of one index as an ASGI application.
+
+    Parameters
+    ----------
+    location : str
+        Index folder, or the location of a PostgreSQL or Milvus index, as for `ddh.index.open`.
+    settings : Settings, optional
+        Access, locations and limits; the defaults serve read-only to this machine.
+
+    Returns
+    -------
+    FastAPI
+        Runs in any ASGI server, in one process; its shutdown closes the index.
+
+    Examples
+    --------
+    >>> app = create_app("photos.index", Settings(writable=True))  # doctest: +SKIP
+    """
     settings = settings or Settings()
     service = Service(location, settings)
 
     @asynccontextmanager
-    async def life(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
         await service.finish()
 
     app = FastAPI(
         title="ddh",
         version=ddh.__version__,
-        description=DESCRIPTION,
+        description="Search a collection of pictures by their compact binary codes.",
         docs_url=None,  # its page would load scripts from the network
         redoc_url=None,
         redirect_slashes=False,
-        lifespan=life,
+        lifespan=lifespan,
         responses={status: problem(text) for status, text in PROBLEMS.items()},
     )
     app.state.service, app.state.sessions = service, Sessions(settings.token)
-    for routes in (routes_files, routes_search, routes_items, routes_collection):
+    for routes in (routes_service, routes_search, routes_items, routes_collection):
         app.include_router(routes.router)
-    for kind in (DDHError, HTTPException, RequestValidationError):
-        app.add_exception_handler(kind, _tell)
-    # The last one added is the first to see a request.
-    app.add_middleware(routes_search.FastSearch, service=service)
+    for kind in (HTTPException, RequestValidationError):  # FastAPI has handlers of its own
+        app.add_exception_handler(kind, _on_error)
+    # The last one added is the first to see a request; the guard answers for what raises.
+    app.add_middleware(routes_search.SearchShortcut)
     app.add_middleware(Guard, settings=settings, sessions=app.state.sessions)
-    app.add_middleware(Watch, metrics=service.metrics)
+    app.add_middleware(RequestLog, metrics=service.metrics)
     return app
 
 
-async def _tell(request: Request, error: Exception) -> Response:
-    if isinstance(error, RequestValidationError):
-        status, text = 422, plain_text(error.errors())
-    else:
-        status, text = answer_of(error)
-    headers = dict(getattr(error, "headers", None) or {})
-    if status == 503:
-        headers["Retry-After"] = "1"
-    return Response(error_body(text), status, headers, "application/json")
+async def _on_error(request: Request, error: Exception) -> Response:
+    return error_response(error)

@@ -1,4 +1,4 @@
-"""Questions that wait together are answered together: a queue in front of one worker thread."""
+"""Micro-batching: requests that wait together are processed together in worker threads."""
 
 import asyncio
 import math
@@ -7,82 +7,78 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Generic, TypeVar
 
-from ddh._core.errors import DDHError
+from ddh.serve.errors import Overloaded
 
-Question = TypeVar("Question")
-Answer = TypeVar("Answer")
-
-
-class Busy(DDHError):
-    """More questions wait than the service will hold."""
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
-class Batcher(Generic[Question, Answer]):
-    """Collects what is asked while all workers are busy, then works on all of it at once.
+class Batcher(Generic[Item, Result]):
+    """Collects items while all workers are busy, then processes them at once.
 
-    `work` runs in `executor`, in up to `workers` batches side by side, and gives one answer for
-    each question, in their order; an answer that is an exception is raised to the one who asked.
-    A question that finds a worker free waits for nothing, and a worker takes its share of those
-    that wait, so that none is stuck behind all the others. Used from one event loop.
+    `process` runs in `executor`, in up to `workers` batches side by side, and returns one result
+    per item, in order; a result that is an exception is raised to its submitter. An item that finds
+    a worker free does not wait, and each worker takes its share of the queue, so that no item is
+    stuck behind all the others. Used from one event loop.
     """
 
     def __init__(
         self,
-        work: Callable[[Sequence[Question]], Sequence[Answer | Exception]],
+        process: Callable[[Sequence[Item]], Sequence[Result | Exception]],
         executor: Executor,
         *,
-        together: int,
-        waiting: int,
+        max_batch: int,
+        max_queue: int,
         workers: int = 1,
     ) -> None:
-        self._work, self._executor = work, executor
-        self._together, self._most_waiting, self._workers = together, waiting, workers
-        self._waiting: deque[tuple[Question, asyncio.Future[Answer]]] = deque()
+        self._process, self._executor = process, executor
+        self._max_batch, self._max_queue, self._workers = max_batch, max_queue, workers
+        self._queue: deque[tuple[Item, asyncio.Future[Result]]] = deque()
         self._running: set[asyncio.Task[None]] = set()
 
-    async def ask(self, question: Question) -> Answer:
-        """The answer to one question; raises `Busy` where too many wait already."""
-        if len(self._waiting) >= self._most_waiting:
-            raise Busy("too many questions are waiting: ask again in a moment")
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._waiting.append((question, answer))
+    async def submit(self, item: Item) -> Result:
+        """The result of one item; raises `Overloaded` where the queue is full."""
+        if len(self._queue) >= self._max_queue:
+            raise Overloaded("too many requests are waiting: try again in a moment")
+        result: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self._queue.append((item, result))
         if len(self._running) < self._workers:
-            worker = asyncio.create_task(self._run())
-            self._running.add(worker)
-        return await answer
+            self._running.add(asyncio.create_task(self._run()))
+        return await result
 
     async def _run(self) -> None:
         try:
             while batch := self._next_batch():
-                await self._work_on(batch)
-        finally:  # at once: a question that comes now must find the worker free
-            self._running.discard(asyncio.current_task())  # type: ignore[arg-type]
+                await self._process_batch(batch)
+        finally:  # at once: an item that comes now must find the worker free
+            self._running.discard(asyncio.current_task())
 
-    async def _work_on(self, batch: list[tuple[Question, "asyncio.Future[Answer]"]]) -> None:
-        questions = [question for question, _ in batch]
+    async def _process_batch(self, batch: list[tuple[Item, "asyncio.Future[Result]"]]) -> None:
+        items = [item for item, _ in batch]
         loop = asyncio.get_running_loop()
+        results: Sequence[Result | Exception]
         try:
-            answers = await loop.run_in_executor(self._executor, self._work, questions)
+            results = await loop.run_in_executor(self._executor, self._process, items)
         except Exception as error:
-            answers = [error] * len(batch)
-        for (_, waits), answer in zip(batch, answers, strict=True):
-            if waits.done():  # the one who asked has gone
+            results = [error] * len(batch)
+        for (_, future), result in zip(batch, results, strict=True):
+            if future.done():  # its submitter has gone
                 continue
-            if isinstance(answer, Exception):
-                waits.set_exception(answer)
+            if isinstance(result, Exception):
+                future.set_exception(result)
             else:
-                waits.set_result(answer)
+                future.set_result(result)
 
-    def _next_batch(self) -> list[tuple[Question, "asyncio.Future[Answer]"]]:
-        batch: list[tuple[Question, asyncio.Future[Answer]]] = []
-        share = min(self._together, math.ceil(len(self._waiting) / self._workers))
-        while self._waiting and len(batch) < share:
-            question, waits = self._waiting.popleft()
-            if not waits.done():
-                batch.append((question, waits))
+    def _next_batch(self) -> list[tuple[Item, "asyncio.Future[Result]"]]:
+        batch: list[tuple[Item, asyncio.Future[Result]]] = []
+        share = min(self._max_batch, math.ceil(len(self._queue) / self._workers))
+        while self._queue and len(batch) < share:
+            item, future = self._queue.popleft()
+            if not future.done():
+                batch.append((item, future))
         return batch
 
     async def finish(self) -> None:
-        """Wait until everything that was asked has been answered."""
+        """Wait until everything that was submitted has its result."""
         while self._running:
             await asyncio.wait(self._running)

@@ -1,4 +1,4 @@
-"""One walk through all rows, and what the page wants to know of the collection as a whole."""
+"""A snapshot of all rows: the facets, colours and codes that the page needs as a whole."""
 
 import threading
 import time
@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from ddh.index import Index
 from ddh.serve.items import folder_of
 
-MOST_CATEGORIES = 255  # of a metadata name that counts as a category; 255 itself says: none
-MOST_NAMES = 64  # of metadata
-MOST_VALUES = 50  # told of a name
-MOST_FOLDERS = 1000  # told
+MAX_CATEGORIES = 255  # values of a metadata name that is a category; 255 itself means: none
+MAX_NAMES = 64  # of metadata
+MAX_VALUES = 50  # listed per name
+MAX_FOLDERS = 1000  # listed
 FOLDER = "folder"  # colours by folder, unless a metadata name says it too
-PATIENCE = 10.0  # a survey lives ten times as long as it took to make
-UNSEEN_SECONDS = 60.0  # for engines that do not tell whether anything has changed
+LIFETIME = 10.0  # a catalog is kept for at least ten times as long as it took to build
+BLIND_SECONDS = 60.0  # lifetime for engines whose changes cannot be seen cheaply
 
 Scalar = str | int | float | bool
 Ids = NDArray[np.int32]
@@ -35,8 +35,8 @@ class Category:
 
 
 @dataclass(frozen=True)
-class Survey:
-    """All rows at one moment, in the order written. Memory: codes, keys, some bytes a row."""
+class Catalog:
+    """All rows at one moment, in the order written. Memory: codes, keys, some bytes per row."""
 
     keys: list[str]
     codes: NDArray[np.uint8]
@@ -55,19 +55,19 @@ class Survey:
             while name:
                 below[name] += rows
                 name = folder_of(name)
-        names = sorted(below)[:MOST_FOLDERS]
+        names = sorted(below)[:MAX_FOLDERS]
         return {
             "folders": [{"name": name, "rows": below[name]} for name in names],
             "metadata": {
-                name: category.values[:MOST_VALUES] for name, category in self.categories.items()
+                name: category.values[:MAX_VALUES] for name, category in self.categories.items()
             },
         }
 
     def colours(self) -> dict[str, Category]:
-        """What a map can be coloured by."""
+        """The categories that a map can be coloured by."""
         shown = {n: c for n, c in self.categories.items() if len(c.values) > 1}
-        if FOLDER not in shown and 1 < len(self.folders) <= MOST_CATEGORIES:
-            ids = np.where(self.folder_of_row < 0, MOST_CATEGORIES, self.folder_of_row)
+        if FOLDER not in shown and 1 < len(self.folders) <= MAX_CATEGORIES:
+            ids = np.where(self.folder_of_row < 0, MAX_CATEGORIES, self.folder_of_row)
             shown[FOLDER] = Category(list(self.folders), ids.astype(np.uint8))
         return shown
 
@@ -79,17 +79,17 @@ class Survey:
 
 @dataclass
 class _Column:
-    """One metadata name while rows go by: value -> number, and the rows that have one."""
+    """One metadata name while rows are read: value -> number, and the rows that have one."""
 
     numbers: dict[tuple[bool, Scalar], int] = field(default_factory=dict)
     rows: "array[int]" = field(default_factory=lambda: array("q"))
     ids: "array[int]" = field(default_factory=lambda: array("B"))
 
     def add(self, row: int, value: Scalar) -> bool:
-        """Note a value; False when there are too many to be categories."""
+        """Record a value; False when there are too many to be categories."""
         # As filters compare: 1 equals 1.0 but not true.
         number = self.numbers.setdefault((isinstance(value, bool), value), len(self.numbers))
-        if number >= MOST_CATEGORIES:
+        if number >= MAX_CATEGORIES:
             return False
         self.rows.append(row)
         self.ids.append(number)
@@ -103,20 +103,19 @@ class _Column:
         renumbered = np.empty(len(order), np.uint8)
         renumbered[order] = np.arange(len(order))
         values = [value for _, value in self.numbers]
-        of_row = np.full(total, MOST_CATEGORIES, np.uint8)
+        of_row = np.full(total, MAX_CATEGORIES, np.uint8)
         of_row[np.frombuffer(self.rows, np.int64)] = renumbered[ids]
         return Category([values[i] for i in order], of_row)
 
 
-def take(index: Index) -> Survey:
-    """Walk through all rows of an index once."""
+def build_catalog(index: Index) -> Catalog:
+    """Read all rows of an index once."""
     keys: list[str] = []
     codes = bytearray()
     folders: dict[str, int] = {}
     folder_ids = array("i")
     columns: dict[str, _Column | None] = {}
     for row in index.items():
-        place = len(keys)
         keys.append(row.key)
         codes += row.code.tobytes()
         folder = None if row.path is None else folder_of(row.path)
@@ -124,12 +123,12 @@ def take(index: Index) -> Survey:
         for name, value in row.metadata.items():
             if not isinstance(value, str | int | float):
                 continue
-            if name not in columns and len(columns) < MOST_NAMES:
+            if name not in columns and len(columns) < MAX_NAMES:
                 columns[name] = _Column()
             column = columns.get(name)
-            if column is not None and not column.add(place, value):
+            if column is not None and not column.add(len(keys) - 1, value):
                 columns[name] = None
-    return Survey(
+    return Catalog(
         keys,
         np.frombuffer(bytes(codes), np.uint8).reshape(-1, index.code_bytes),
         list(folders),
@@ -138,49 +137,46 @@ def take(index: Index) -> Survey:
     )
 
 
-class Surveyor:
-    """Keeps the last survey and takes another when rows have changed. For worker threads."""
+class CatalogCache:
+    """Keeps the last catalog and builds another when rows have changed. For worker threads."""
 
     def __init__(self, index: Index) -> None:
         self._index = index
         self._lock = threading.Lock()
-        self._survey: Survey | None = None
+        self._catalog: Catalog | None = None
         self._state: object = None
-        self._taken = self._took = 0.0
+        self._built_at = self._build_seconds = 0.0
 
-    def current(self) -> Survey:
-        """A survey of the rows as they are, or were a little while ago."""
+    def current(self) -> Catalog:
+        """A catalog of the rows as they are, or were a short while ago."""
         with self._lock:
-            if self._survey is None or self._is_old():
-                state, started = self._look(), time.monotonic()
-                self._survey = take(self._index)
-                self._state, self._taken = state, time.monotonic()
-                self._took = self._taken - started
-            return self._survey
+            if self._catalog is None or self._is_stale():
+                state, started = self._index_state(), time.monotonic()
+                self._catalog = build_catalog(self._index)
+                self._state, self._built_at = state, time.monotonic()
+                self._build_seconds = self._built_at - started
+            return self._catalog
 
-    def _is_old(self) -> bool:
-        age = time.monotonic() - self._taken
-        if age < PATIENCE * self._took:
+    def _is_stale(self) -> bool:
+        age = time.monotonic() - self._built_at
+        if age < LIFETIME * self._build_seconds:
             return False
-        return self._look() != self._state or (self._state is None and age > UNSEEN_SECONDS)
+        return self._index_state() != self._state or (self._state is None and age > BLIND_SECONDS)
 
-    def _look(self) -> object:
-        """Something that changes when rows do, None where that cannot be seen cheaply."""
-        return file_state(Path(self._index.location)) if self._index.engine == "local" else None
+    def _index_state(self) -> object:
+        """Sizes and times of a local index's files (not of shared memory), None if unknown."""
+        if self._index.engine != "local":
+            return None
+        try:
+            return sorted(
+                (path.name, state.st_size, state.st_mtime_ns)
+                for path in Path(self._index.location).iterdir()
+                if not path.name.endswith("-shm") and (state := path.stat())
+            )
+        except OSError:
+            return None
 
-    def changed(self) -> None:
-        """This service has written rows itself."""
+    def invalidate(self) -> None:
+        """Build anew at the next use: this service has written rows itself."""
         with self._lock:
-            self._taken, self._state = time.monotonic() - UNSEEN_SECONDS - 1, None
-
-
-def file_state(folder: Path) -> object:
-    """Sizes and times of the files of a local index; those of shared memory say nothing."""
-    try:
-        return sorted(
-            (path.name, state.st_size, state.st_mtime_ns)
-            for path in folder.iterdir()
-            if not path.name.endswith("-shm") and (state := path.stat())
-        )
-    except OSError:
-        return None
+            self._built_at, self._state = time.monotonic() - BLIND_SECONDS - 1, None

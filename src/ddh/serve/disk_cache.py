@@ -1,4 +1,4 @@
-"""A bounded cache of small files: written whole or not at all, the oldest thrown away first."""
+"""A bounded LRU cache of small files, written atomically."""
 
 import os
 import threading
@@ -7,33 +7,33 @@ from pathlib import Path
 
 from ddh._core.atomic import write_atomic
 
-KEPT_SHARE = 0.8  # of the bound, after old files were thrown away
+KEPT_FRACTION = 0.8  # of the bound, after an eviction
 
 
 class DiskCache:
-    """Bytes by name (hexadecimal digits) in one folder, at most about `most_bytes` in all.
+    """Bytes by name (hexadecimal digits) in one folder, at most about `max_bytes` in all.
 
-    A folder that cannot be written keeps nothing and harms nobody. Safe for threads, and for
+    A folder that cannot be written caches nothing and raises nothing. Safe for threads, and for
     several services that share the folder: each bounds what it sees.
     """
 
-    def __init__(self, folder: Path, most_bytes: int) -> None:
-        self.folder, self._most_bytes = folder, most_bytes
+    def __init__(self, folder: Path, max_bytes: int) -> None:
+        self.folder, self._max_bytes = folder, max_bytes
         self._lock = threading.Lock()
         self._bytes: int | None = None  # not counted yet
 
     def get(self, name: str) -> bytes | None:
-        """What is kept under a name."""
+        """The bytes of a name, None where they are not cached."""
         path = self._path(name)
         try:
             content = path.read_bytes()
-            os.utime(path)  # used just now, so thrown away late
+            os.utime(path)  # most recently used
         except OSError:
             return None
         return content
 
     def put(self, name: str, content: bytes) -> None:
-        """Keep something under a name."""
+        """Cache bytes under a name."""
         path = self._path(name)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -51,14 +51,14 @@ class DiskCache:
                 self._bytes = sum(size for _, size, _ in self._files())
             else:
                 self._bytes += added
-            if self._bytes > self._most_bytes:
-                self._throw_away()
+            if self._bytes > self._max_bytes:
+                self._evict()
 
-    def _throw_away(self) -> None:
+    def _evict(self) -> None:
         files = sorted(self._files())
         left = sum(size for _, size, _ in files)
         for _, size, path in files:
-            if left <= KEPT_SHARE * self._most_bytes:
+            if left <= KEPT_FRACTION * self._max_bytes:
                 break
             with suppress(OSError):
                 path.unlink()

@@ -14,49 +14,49 @@ from ddh._core.errors import InputError
 from ddh.codes import search_radius
 from ddh.duplicates import RankedPicture, group_codes, measure, rank
 from ddh.index import Index
-from ddh.serve.catalog import Survey
+from ddh.serve.catalog import Catalog
 from ddh.serve.items import Pictures, picture_name
 
-MOST_PAIRS = 20_000_000  # 24 bytes each while groups are found
+MAX_PAIRS = 20_000_000  # 24 bytes each while groups are found
 SAMPLED = 256
-KEPT_ANSWERS = 8
+CACHED_ANSWERS = 8
 COLUMNS = ("group", "key", "path", "width", "height", "bytes", "distance", "keep")
 
 Groups = list[NDArray[np.int64]]
 
 
 class Duplicates:
-    """Finds groups in a survey and remembers the last few answers. For worker threads."""
+    """Finds groups in a catalog and caches the last few answers. For worker threads."""
 
     def __init__(self, index: Index, pictures: Pictures) -> None:
         self._index, self._pictures = index, pictures
         self._lock = threading.Lock()
-        self._survey: Survey | None = None
+        self._catalog: Catalog | None = None
         self._found: OrderedDict[tuple[int, str], Groups] = OrderedDict()
 
-    def groups(self, survey: Survey, radius: int, folder: str) -> list[list[str]]:
+    def groups(self, catalog: Catalog, radius: int, folder: str) -> list[list[str]]:
         """Keys of the rows of each group, by age; groups by their first rows."""
         if not 0 <= radius <= self._index.bits:
             raise InputError(f"the radius is a distance from 0 to {self._index.bits}, not {radius}")
         with self._lock:
-            if survey is not self._survey:  # rows have changed
-                self._survey = survey
+            if catalog is not self._catalog:  # rows have changed
+                self._catalog = catalog
                 self._found.clear()
-            asked = (radius, folder)
-            if asked not in self._found:
-                self._found[asked] = _find(survey, radius, folder)
-            self._found.move_to_end(asked)
-            if len(self._found) > KEPT_ANSWERS:
+            request = (radius, folder)
+            if request not in self._found:
+                self._found[request] = _find(catalog, radius, folder)
+            self._found.move_to_end(request)
+            if len(self._found) > CACHED_ANSWERS:
                 self._found.popitem(last=False)
-            groups = self._found[asked]
-        return [[survey.keys[row] for row in rows.tolist()] for rows in groups]
+            groups = self._found[request]
+        return [[catalog.keys[row] for row in rows.tolist()] for rows in groups]
 
     def page(self, groups: Sequence[list[str]]) -> list[dict[str, Any]]:
-        """Groups as JSON tells them; rows that are gone since are left out."""
+        """Groups as in the JSON response; rows deleted since are left out."""
         pages = []
         for copies in map(self._copies, groups):
             if len(copies) > 1:
-                items = [self._told(copy) for copy in copies]
+                items = [self._member(copy) for copy in copies]
                 pages.append({"items": items, "keep": copies[0].row.key})
         return pages
 
@@ -65,13 +65,13 @@ class Duplicates:
         names = [picture_name(row.key, row.path) for row in rows]
         return rank(rows, [measure(self._pictures.file(name)) for name in names]) if rows else []
 
-    def _told(self, copy: RankedPicture) -> dict[str, Any]:
+    def _member(self, copy: RankedPicture) -> dict[str, Any]:
         known = copy.size.bytes > 0
         figures = {name: value if known else None for name, value in copy.size._asdict().items()}
         return {**self._pictures.item(copy.row), "distance": copy.distance, **figures}
 
     def csv(self, groups: Sequence[list[str]]) -> Iterator[str]:
-        """All groups as lines of a table."""
+        """All groups as lines of a CSV table."""
         yield _line(COLUMNS)
         for number, keys in enumerate(groups, 1):
             for place, copy in enumerate(self._copies(keys)):
@@ -82,9 +82,9 @@ class Duplicates:
                 )
 
 
-def _find(survey: Survey, radius: int, folder: str) -> Groups:
-    rows = survey.rows_below(folder) if folder else np.arange(len(survey))
-    codes = survey.codes[rows]
+def _find(catalog: Catalog, radius: int, folder: str) -> Groups:
+    rows = catalog.rows_below(folder) if folder else np.arange(len(catalog))
+    codes = catalog.codes[rows]
     _refuse_too_many(codes, radius)
     return [rows[found.positions] for found in group_codes(codes, radius)]
 
@@ -97,7 +97,7 @@ def _refuse_too_many(codes: NDArray[np.uint8], radius: int) -> None:
         found = search_radius(codes[row : row + 1], codes, radius)
         different = (codes[found.indices] != codes[row]).any(axis=1)  # equal ones cost no pair
         pairs += int(different.sum())
-        if seen >= 16 and pairs / seen * len(codes) / 2 > MOST_PAIRS:
+        if seen >= 16 and pairs / seen * len(codes) / 2 > MAX_PAIRS:
             raise InputError(
                 f"far too many pictures lie within {radius} bits of each other: "
                 "choose a smaller radius, or a folder"

@@ -1,4 +1,4 @@
-"""Codes of pictures that people send: one model, one thread, a few pictures at a time."""
+"""Codes of uploaded pictures: one model, one thread, a few pictures per batch."""
 
 import threading
 import time
@@ -13,13 +13,13 @@ from PIL import Image
 from ddh._core.errors import DDHError
 from ddh.images import ImageSource, Limits, UnreadableImage, decode
 
-NAME = "the picture"  # a stranger's file name is not repeated
+NAME = "the picture"  # file names of uploads are not repeated
 
 Code = NDArray[np.uint8]
 
 
-class Sent(ImageSource):
-    """Picture files in memory."""
+class InMemoryImages(ImageSource):
+    """Image files in memory."""
 
     def __init__(self, files: Sequence[bytes], limits: Limits) -> None:
         self._files, self._limits = files, limits
@@ -34,12 +34,12 @@ class Sent(ImageSource):
     def read_reduced(self, i: int, at_least: int) -> Image.Image:
         return decode(self._files[i], name=NAME, limits=self._limits, at_least=at_least)
 
-    def take(self, indices: Iterable[int]) -> "Sent":
-        return Sent([self._files[i] for i in indices], self._limits)
+    def take(self, indices: Iterable[int]) -> "InMemoryImages":
+        return InMemoryImages([self._files[i] for i in indices], self._limits)
 
 
 class Encoder:
-    """The index's own model, loaded when the first picture comes. Used by one thread."""
+    """The index's own model, loaded when the first picture arrives. Used by one thread."""
 
     def __init__(
         self,
@@ -47,10 +47,10 @@ class Encoder:
         model_id: str | None,
         device: str,
         limits: Limits,
-        took: Callable[[float, int], None],
+        on_batch: Callable[[float, int], None],
     ) -> None:
         self._folder, self._model_id, self._device = folder, model_id, device
-        self._limits, self._took = limits, took
+        self._limits, self._on_batch = limits, on_batch
         self._model: Any = None
         self._lock = threading.Lock()
 
@@ -69,20 +69,22 @@ class Encoder:
         """The code of each picture, or why it has none."""
         model = self.load()
         started = time.perf_counter()
-        answers: list[Code | Exception] = [DDHError("not encoded")] * len(files)
-        for batch in model.encode_images(Sent(files, self._limits), batch_size=len(files)):
-            for place, code in zip(batch.indices.tolist(), batch.codes, strict=True):
-                answers[place] = code
+        results: list[Code | Exception] = [DDHError("not encoded")] * len(files)
+        for batch in model.encode_images(
+            InMemoryImages(files, self._limits), batch_size=len(files)
+        ):
+            for position, code in zip(batch.indices.tolist(), batch.codes, strict=True):
+                results[position] = code
             for failure in batch.failures:
-                answers[failure.index] = UnreadableImage(NAME, failure.reason)
-        self._took(time.perf_counter() - started, len(files))
-        return answers
+                results[failure.index] = UnreadableImage(NAME, failure.reason)
+        self._on_batch(time.perf_counter() - started, len(files))
+        return results
 
 
 def encodes_pictures(folder: Path, model_id: str | None) -> bool:
     """Whether a model folder holds the index's own model and that model reads pictures.
 
-    Neither torch nor the weights are looked at.
+    Neither torch nor the weights are loaded.
     """
     from ddh.hashers import storage
 

@@ -1,65 +1,84 @@
-"""Errors as HTTP answers: one status and one clear text each, and nothing of the machine in it."""
+"""Errors as HTTP responses: one status and one message each, nothing about the machine."""
 
 import json
 import logging
+from typing import Any
 
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 
 from ddh._core.errors import DDHError, InputError, MissingDependency
-from ddh.serve.batching import Busy
 
 LOG = logging.getLogger("ddh.serve")
 
 UNAVAILABLE = "the service cannot do this now; its log says why"
+INTERNAL = "something went wrong inside the service; its log says what"
 
 
 class NoSuchKey(DDHError):
-    """A key that no row has."""
+    """No row has this key."""
+
+    status = 404
 
     def __init__(self, key: str) -> None:
         super().__init__(f"the index holds no row with the key {key[:200]!r}")
 
 
 class KeyExists(DDHError):
-    """A key that a row has already."""
+    """A row already has this key."""
+
+    status = 409
 
     def __init__(self, key: str) -> None:
         super().__init__(f"the index holds a row with the key {key[:200]!r} already")
 
 
 class NotAllowed(DDHError):
-    """Something that this service was not started for."""
+    """The service was not started with the option that this needs."""
+
+    status = 403
 
 
-class TooSlow(DDHError):
-    """An answer that took longer than the service waits."""
+class Overloaded(DDHError):
+    """The queue is full, or the answer took too long."""
+
+    status = 503
 
 
-STATUS: dict[type[Exception], int] = {
-    NoSuchKey: 404,
-    KeyExists: 409,
-    NotAllowed: 403,
-    TooSlow: 503,
-    Busy: 503,
-    InputError: 422,
-}
+def error_response(error: Exception) -> Response:
+    """The response to a request that failed; internal causes are logged, not disclosed."""
+    status, message = _status_and_message(error)
+    headers = dict(getattr(error, "headers", None) or {})
+    if status == 503:
+        headers["Retry-After"] = "1"
+    body = json.dumps({"detail": message}, ensure_ascii=False).encode("utf-8", "replace")
+    return Response(body, status, headers, "application/json")
 
 
-def answer_of(error: Exception) -> tuple[int, str]:
-    """Status and text of an error; what is wrong inside is logged and not told."""
+def _status_and_message(error: Exception) -> tuple[int, str]:
     if isinstance(error, HTTPException):
         return error.status_code, str(error.detail)
-    if not isinstance(error, MissingDependency):
-        for kind, status in STATUS.items():
-            if isinstance(error, kind):
-                return status, str(error)
+    if isinstance(error, RequestValidationError):
+        return 422, validation_message(error.errors())
+    if isinstance(error, ClientDisconnect):
+        return 400, "the client disconnected before its body was complete"
+    if isinstance(error, InputError) and not isinstance(error, MissingDependency):
+        return 422, str(error)
+    if isinstance(error, NoSuchKey | KeyExists | NotAllowed | Overloaded):
+        return error.status, str(error)
     if isinstance(error, DDHError):
         LOG.error("%s", error)
         return 503, UNAVAILABLE
     LOG.error("unexpected %s", type(error).__name__, exc_info=error)
-    return 500, "something went wrong inside the service; its log says what"
+    return 500, INTERNAL
 
 
-def error_body(text: str) -> bytes:
-    """The JSON of every error."""
-    return json.dumps({"detail": text}, ensure_ascii=False).encode("utf-8", "replace")
+def validation_message(problems: Any) -> str:
+    """The first few findings of a pydantic validation in one line."""
+    parts = []
+    for problem in list(problems)[:5]:
+        field = ".".join(str(step) for step in problem["loc"] if step != "body")
+        parts.append(f"{field}: {problem['msg']}" if field else str(problem["msg"]))
+    return "; ".join(parts)

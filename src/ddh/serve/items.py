@@ -1,4 +1,4 @@
-"""Rows as the service tells them, and which file of the collection a row's picture is."""
+"""Rows as JSON, and the files of their pictures below the folder of the collection."""
 
 import os
 import stat
@@ -11,13 +11,13 @@ Item = dict[str, Any]
 
 
 class Pictures:
-    """Finds the files of rows below one folder and never outside of it."""
+    """Finds the files of rows below one folder, never outside of it."""
 
     def __init__(self, root: Path | None) -> None:
         self.root = None if root is None else root.resolve()
 
-    def seems_there(self, name: str) -> bool:
-        """Whether there is a file of this name below the folder; links are not looked into."""
+    def exists(self, name: str) -> bool:
+        """Whether there is a file of this name below the folder; links are not checked."""
         if self.root is None or not _is_plain(name):
             return False
         try:
@@ -36,7 +36,7 @@ class Pictures:
         return found if found.is_relative_to(self.root) and found.is_file() else None
 
     def item(self, row: Row | Hit) -> Item:
-        """A row as JSON tells it."""
+        """A row as in JSON."""
         name = picture_name(row.key, row.path)
         return {
             "key": row.key,
@@ -44,11 +44,11 @@ class Pictures:
             "path": row.path,
             "folder": folder_of(name),
             "metadata": row.metadata,
-            "picture": self.seems_there(name),
+            "picture": self.exists(name),
         }
 
     def result(self, hit: Hit) -> Item:
-        """An answer of a search as JSON tells it."""
+        """A search result as in JSON."""
         item = self.item(hit)
         item["distance"] = hit.distance
         return item
@@ -65,5 +65,5 @@ def folder_of(name: str) -> str:
 
 
 def _is_plain(name: str) -> bool:
-    """Whether a name leads downwards from a folder, step by step."""
+    """Whether a relative name has no empty, "." or ".." part."""
     return "\0" not in name and not {"", ".", ".."} & set(name.split("/"))

@@ -149,7 +149,7 @@ def _place(codes: Codes, laid: Codes, points: Points, rng: np.random.Generator) 
     distances, nearest = search(codes, laid, min(PLACED_BY, len(laid)))
     share = 1 / (1 + distances.astype(np.float32))
     share /= share.sum(axis=1, keepdims=True)
-    middle = (points[nearest] * share[:, :, None]).sum(axis=1)
+    middle: Points = (points[nearest] * share[:, :, None]).sum(axis=1)
     return middle + rng.normal(0, 0.05, middle.shape).astype(np.float32)
 
 

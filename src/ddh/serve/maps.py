@@ -1,4 +1,4 @@
-"""The map of a collection: laid out in the background, kept on disk, told by its progress."""
+"""The map of a collection: computed in the background, cached on disk."""
 
 import hashlib
 import logging
@@ -10,52 +10,52 @@ from typing import Any
 
 import numpy as np
 
-from ddh.serve.catalog import Survey
+from ddh.serve.catalog import Catalog
 from ddh.serve.disk_cache import DiskCache
 from ddh.serve.layout import Points, layout
 
 LOG = logging.getLogger("ddh.serve")
-RECIPE = b"1"  # changes when the same codes would give another map
+VERSION = b"1"  # change it when the same codes would give another map
 
 
 class Stopped(Exception):
-    """The service ends."""
+    """The service is shutting down."""
 
 
 @dataclass(frozen=True)
 class Map:
-    """A finished map: a point for each row of its survey."""
+    """A finished map: one point per row of its catalog."""
 
-    survey: Survey
+    catalog: Catalog
     points: Points
 
 
 class Maps:
-    """The newest finished map, and the one that is being made."""
+    """The newest finished map, and the one that is being computed."""
 
     def __init__(
-        self, cache: DiskCache, executor: Executor, make: Callable[..., Points] = layout
+        self, cache: DiskCache, executor: Executor, compute: Callable[..., Points] = layout
     ) -> None:
-        self._cache, self._executor, self._make = cache, executor, make
+        self._cache, self._executor, self._compute = cache, executor, compute
         self._lock = threading.Lock()
         self._ready: Map | None = None
-        self._making: Survey | None = None
+        self._computing: Catalog | None = None
         self._done = 0.0
         self._stopping = False
 
-    def state(self, survey: Survey) -> dict[str, Any]:
-        """How far the map of a survey is; asking starts it."""
-        colours = list(survey.colours())
-        if not len(survey):
+    def state(self, catalog: Catalog) -> dict[str, Any]:
+        """The progress of the map of a catalog; the first call starts it."""
+        colours = list(catalog.colours())
+        if not len(catalog):
             return {"state": "empty", "points": 0, "done": 1.0, "colours": colours}
         with self._lock:
-            if self._ready is not None and self._ready.survey is survey:
-                return {"state": "ready", "points": len(survey), "done": 1.0, "colours": colours}
-            if self._making is None and not self._stopping:
-                self._making, self._done = survey, 0.0
-                self._executor.submit(self._run, survey)
+            if self._ready is not None and self._ready.catalog is catalog:
+                return {"state": "ready", "points": len(catalog), "done": 1.0, "colours": colours}
+            if self._computing is None and not self._stopping:
+                self._computing, self._done = catalog, 0.0
+                self._executor.submit(self._run, catalog)
             return {
-                "state": "computing", "points": len(survey), "done": round(self._done, 3),
+                "state": "computing", "points": len(catalog), "done": round(self._done, 3),
                 "colours": colours,
             }  # fmt: skip
 
@@ -64,29 +64,29 @@ class Maps:
         return self._ready
 
     def stop(self) -> None:
-        """Give up what is being made."""
+        """Abandon the map that is being computed."""
         self._stopping = True
 
-    def _run(self, survey: Survey) -> None:
+    def _run(self, catalog: Catalog) -> None:
         try:
-            points = self._points(survey)
+            points = self._points(catalog)
             with self._lock:
-                self._ready = Map(survey, points)
+                self._ready = Map(catalog, points)
         except Stopped:
             pass
         except Exception:
-            LOG.exception("the map could not be made")
+            LOG.exception("the map could not be computed")
         finally:
             with self._lock:
-                self._making = None
+                self._computing = None
 
-    def _points(self, survey: Survey) -> Points:
-        content = RECIPE + repr(survey.codes.shape).encode() + survey.codes.tobytes()
+    def _points(self, catalog: Catalog) -> Points:
+        content = VERSION + repr(catalog.codes.shape).encode() + catalog.codes.tobytes()
         name = hashlib.blake2b(content, digest_size=16).hexdigest()
         kept = self._cache.get(name)
-        if kept is not None and len(kept) == 8 * len(survey):
+        if kept is not None and len(kept) == 8 * len(catalog):
             return np.frombuffer(kept, "<f4").reshape(-1, 2)
-        points = self._make(survey.codes, self._progress)
+        points = self._compute(catalog.codes, self._progress)
         self._cache.put(name, points.astype("<f4").tobytes())
         return points
 

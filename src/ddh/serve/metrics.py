@@ -1,4 +1,4 @@
-"""What the service counts, for Prometheus: a registry of its own for each service."""
+"""Prometheus metrics, in a registry per service."""
 
 from collections.abc import Callable
 
@@ -39,13 +39,13 @@ class Metrics:
         )  # fmt: skip
         self._by_route: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
 
-    def watch_rows(self, count: Callable[[], int]) -> None:
-        """Tell the rows of the index, counted when somebody asks."""
+    def track_rows(self, count: Callable[[], int]) -> None:
+        """Report the number of rows, counted at each scrape."""
         rows = Gauge("ddh_index_rows", "Rows of the index.", registry=self.registry)
         rows.set_function(count)
 
     def answered(self, route: str, status: int, seconds: float) -> None:
-        """One request was answered."""
+        """Record one response."""
         found = self._by_route.get((route, status))
         if found is None:
             found = self._requests.labels(route, str(status)), self._seconds.labels(route)
@@ -54,15 +54,15 @@ class Metrics:
         found[1].observe(seconds)
 
     def searched(self, seconds: float, searches: int) -> None:
-        """One batch of searches was answered."""
+        """Record one batch of searches."""
         self._searching.inc(seconds)
         self._batches.observe(searches)
 
     def encoded(self, seconds: float, pictures: int) -> None:
-        """One batch of pictures went through the network."""
+        """Record one batch of encoded pictures."""
         self._encoding.observe(seconds)
         self._encoded.inc(pictures)
 
     def text(self) -> bytes:
-        """Everything, in Prometheus' own format."""
+        """All metrics in the Prometheus text format."""
         return generate_latest(self.registry)

@@ -1,4 +1,4 @@
-"""What the service tells about each request: a line of JSON in the log, a count in the metrics."""
+"""One line of JSON in the log and one count in the metrics per request."""
 
 import itertools
 import json
@@ -9,19 +9,20 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-from ddh.serve.guard import Application, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
 from ddh.serve.metrics import Metrics
 
 LOG = logging.getLogger("ddh.serve")
 
-LOGGED_PATH = 500  # characters
+MAX_PATH = 500  # characters of a path in the log
 GIVEN_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 
-class Watch:
-    """Gives every request an id, and notes how it ended."""
+class RequestLog:
+    """Middleware that gives every request an id and records how it ended."""
 
-    def __init__(self, app: Application, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app, self._metrics = app, metrics
         self._prefix, self._numbers = secrets.token_hex(4), itertools.count(1)
 
@@ -51,7 +52,7 @@ class Watch:
                         "fields": {
                             "id": request_id,
                             "method": scope["method"],
-                            "path": scope["path"][:LOGGED_PATH],
+                            "path": scope["path"][:MAX_PATH],
                             "status": status,
                             "ms": round(1000 * seconds, 2),
                             "client": (scope.get("client") or [None])[0],
@@ -67,7 +68,7 @@ class Watch:
 
 
 def _route(scope: Scope) -> str:
-    """The pattern of the route, so that a million keys are one line of the metrics."""
+    """The pattern of the route, so that a million keys are one series in the metrics."""
     return getattr(scope.get("route"), "path", None) or scope.get("ddh.route") or "other"
 
 

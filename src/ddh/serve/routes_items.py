@@ -1,36 +1,33 @@
-"""`/items`: rows looked at, added and removed."""
+"""`/items`: list, read, add and remove rows."""
 
 from functools import partial
 from itertools import islice
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from starlette.exceptions import HTTPException
 
 from ddh._core.errors import InputError
 from ddh.index.rows import check_text
+from ddh.serve.bodies import body_schema, parse_where, read_body
 from ddh.serve.errors import NoSuchKey
-from ddh.serve.forms import KINDS, form_schema, is_form, is_json, read_form
 from ddh.serve.models import Item, Listing, problem
-from ddh.serve.search_params import NewFields, NewRow, parse_where, read_new_fields, read_new_row
-from ddh.serve.service import Service
-from ddh.serve.writing import refuse_unless_writable
+from ddh.serve.service import ServiceOf, WritableService
+from ddh.serve.writing import NewPicture, NewRow
+
+MAX_ITEMS = 1000
 
 router = APIRouter(tags=["items"])
-
-MOST_ITEMS = 1000
 
 
 @router.get("/items", response_model=Listing)
 def items(
-    request: Request,
+    service: ServiceOf,
     folder: str = "",
     where: str = "",
     after: str = "",
-    limit: Annotated[int, Query(ge=1, le=MOST_ITEMS)] = 50,
+    limit: Annotated[int, Query(ge=1, le=MAX_ITEMS)] = 50,
 ) -> dict[str, Any]:
     """Rows in the order in which they were written; `next` of one page is `after` of the next."""
-    service: Service = request.app.state.service
     index = service.index
     if after and index.get(after) is None:
         raise InputError("the row that this page follows is gone: start again without after")
@@ -44,54 +41,34 @@ def items(
 
 
 @router.get("/items/{key:path}", response_model=Item)
-def item(request: Request, key: str) -> dict[str, Any]:
+def item(service: ServiceOf, key: str) -> dict[str, Any]:
     """One row."""
-    service: Service = request.app.state.service
     row = service.index.get(check_text(key, "a key"))
     if row is None:
         raise NoSuchKey(key)
     return service.pictures.item(row)
 
 
-BODY = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {"schema": NewRow.model_json_schema()},
-            "multipart/form-data": {"schema": form_schema(NewFields)},
-        },
-    }
-}
-
-
 @router.post(
     "/items",
     response_model=Item,
     status_code=201,
-    openapi_extra=BODY,
+    openapi_extra=body_schema(NewRow, NewPicture),
     responses={409: problem("A row has this key already.")},
 )
-async def add(request: Request) -> dict[str, Any]:
-    """Add a row: its code in JSON, or a picture, which is encoded and kept in `uploads`."""
-    service: Service = request.app.state.service
-    refuse_unless_writable(service.settings)
-    kind = request.headers.get("content-type", "")
-    if is_json(kind):
-        row = read_new_row(await request.body(), service.index.bits)
-        return await service.in_thread("write", partial(service.rows.add, row))
-    if not is_form(kind):
-        raise HTTPException(415, KINDS)
-    form = await read_form(request)
-    fields = read_new_fields(form.fields)
-    upload = await service.in_thread("pictures", partial(service.rows.inspect, form.image))
-    code = await service.encode(upload.content)
-    keep = partial(service.rows.add_picture, upload, fields, code)
-    return await service.in_thread("write", keep)
+async def add(service: WritableService, request: Request) -> dict[str, Any]:
+    """Add a row: its code in JSON, or a picture, which is encoded and stored in `uploads`."""
+    fields, image = await read_body(request, NewRow, NewPicture)
+    if image is None:
+        assert isinstance(fields, NewRow)
+        add = partial(service.rows.add, fields.row(service.index.bits))
+    else:
+        upload = await service.in_thread("pictures", partial(service.rows.inspect, image))
+        add = partial(service.rows.add_picture, upload, fields, await service.encode(image))
+    return await service.in_thread("write", add)
 
 
 @router.delete("/items/{key:path}", status_code=204)
-async def remove(request: Request, key: str) -> None:
-    """Remove a row; its file is left alone."""
-    service: Service = request.app.state.service
-    refuse_unless_writable(service.settings)
+async def remove(service: WritableService, key: str) -> None:
+    """Remove a row, never a file."""
     await service.in_thread("write", partial(service.rows.remove, check_text(key, "a key")))

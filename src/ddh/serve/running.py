@@ -1,4 +1,4 @@
-"""A service in a process of its own: its socket, its log, and how it stops."""
+"""The service as a process: its socket, its log, and how it stops."""
 
 import logging
 import socket
@@ -11,18 +11,38 @@ from ddh.serve.app import create_app
 from ddh.serve.request_log import JsonLines
 from ddh.serve.settings import Settings
 
-STOP_SECONDS = 15  # for what still runs when the service is told to stop
+STOP_SECONDS = 15  # for requests that are running when the service is stopped
 KEEP_ALIVE_SECONDS = 30
-MOST_CONNECTIONS = 1024
+MAX_CONNECTIONS = 1024
 
 
 def run(
-    location: str, settings: Settings, *, host: str, port: int, show: bool, log_requests: bool
+    location: str,
+    settings: Settings | None = None,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8080,
+    open_browser: bool = False,
+    log_requests: bool = True,
 ) -> None:
-    """Serve until SIGINT or SIGTERM; what runs then is finished before the index is closed."""
+    """Serve an index until SIGINT or SIGTERM; running requests are finished first.
+
+    Parameters
+    ----------
+    location : str
+        The index, as for `create_app`.
+    settings : Settings, optional
+        Access, locations and limits.
+    host, port : str, int
+        Address to listen on; port 0 takes a free one.
+    open_browser : bool
+        Open the page in the user's browser.
+    log_requests : bool
+        Log every request, not only errors, as JSON lines on standard error.
+    """
     app = create_app(location, settings)
     listening = _listen(host, port)
-    _log(logging.INFO if log_requests else logging.WARNING)
+    _set_up_log(logging.INFO if log_requests else logging.WARNING)
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -30,12 +50,12 @@ def run(
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=STOP_SECONDS,
-        limit_concurrency=MOST_CONNECTIONS,
+        limit_concurrency=MAX_CONNECTIONS,
     )
     address = _address(listening)
     service = app.state.service
     click.echo(f"{service.name}: {len(service.index):,} rows at {address}  (Ctrl-C stops)")
-    if show:
+    if open_browser:
         click.launch(address)
     uvicorn.Server(config).run(sockets=[listening])
 
@@ -60,8 +80,8 @@ def _address(listening: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
-def _log(level: int) -> None:
-    """Everything that is logged, as lines of JSON on standard error."""
+def _set_up_log(level: int) -> None:
+    """Log as lines of JSON on standard error."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())
     logging.getLogger("ddh.serve").setLevel(level)

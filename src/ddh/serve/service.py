@@ -1,11 +1,14 @@
-"""What one running service holds: the index, its pictures, its model, and the threads they use."""
+"""The parts of a running service: the index, its pictures, its model, and their threads."""
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
+
+import numpy as np
+from fastapi import Depends, Request
 
 import ddh.index
 from ddh._core.errors import InputError
@@ -13,34 +16,37 @@ from ddh.images import Limits
 from ddh.index.collection import Collection
 from ddh.index.location import split_name
 from ddh.serve.batching import Batcher
-from ddh.serve.catalog import Surveyor
+from ddh.serve.catalog import CatalogCache
 from ddh.serve.disk_cache import DiskCache
 from ddh.serve.duplicates import Duplicates
 from ddh.serve.encoding import Code, Encoder, encodes_pictures
-from ddh.serve.errors import NotAllowed, TooSlow
+from ddh.serve.errors import NotAllowed, Overloaded
 from ddh.serve.items import Pictures
 from ddh.serve.maps import Maps
 from ddh.serve.metrics import Metrics
-from ddh.serve.searching import Search, Searcher
+from ddh.serve.search import Query, Searcher
 from ddh.serve.settings import Settings
 from ddh.serve.thumbnails import Thumbnails
 from ddh.serve.writing import Rows
 
-SEARCHERS = 2  # while one waits for rows, the other compares codes
-SEARCHED_TOGETHER = 64
-ENCODED_TOGETHER = 16
-PICTURE_THREADS = 2
-MAPS_BYTES = 256 << 20
+SEARCH_THREADS = 2  # while one waits for rows, the other compares codes
+THREADS = {
+    "search": SEARCH_THREADS, "model": 1, "write": 1, "pictures": 2, "catalog": 1,
+    "duplicates": 1, "map": 1,
+}  # fmt: skip
+MAX_SEARCH_BATCH = 64
+MAX_IMAGE_BATCH = 16
+MAP_CACHE_BYTES = 256 << 20
 
 Result = TypeVar("Result")
 
 
 class Service:
-    """One index and everything that is needed to answer for it. `close` ends it.
+    """One index and everything that is needed to answer for it.
 
-    Searching, writing and everything else have handles of the index of their own, because calls of
-    one handle take turns: a search waits neither for a write to reach the disk nor for another
-    search's rows (a Milvus client, which does not make others wait, is shared).
+    Searching, writing and everything else have index handles of their own, because calls of one
+    handle take turns: a search waits neither for a write to reach the disk nor for the rows of
+    another search (a Milvus client, which does not block other calls, is shared).
     """
 
     def __init__(self, location: str, settings: Settings) -> None:
@@ -48,111 +54,110 @@ class Service:
         self.index = ddh.index.open(location, create=False)
         self._handles = [self.index]
         if self.index.engine != "milvus":
-            self._handles += [ddh.index.open(location, create=False) for _ in range(1 + SEARCHERS)]
-        self.writer, *searching = self._handles[1:] or [self.index] * (1 + SEARCHERS)
+            for _ in range(1 + SEARCH_THREADS):
+                self._handles.append(ddh.index.open(location, create=False))
+        writer, *searching = self._handles[1:] or [self.index] * (1 + SEARCH_THREADS)
         collection = Collection(self.index)
-        self.name = index_name(location, self.index.engine)
-        self.pictures = Pictures(_folder(settings.root, "root") or collection.root)
-        cache = DiskCache(settings.cache_folder() / "thumbnails", settings.cache_bytes)
-        self.thumbnails = Thumbnails(cache, Limits())
-        self.encoder = self._encoder(settings.model or collection.model)
-        self.searcher = Searcher(searching, self.pictures, settings)
+        self.name = _index_name(location, self.index.engine)
+        if settings.root is not None and not settings.root.is_dir():
+            raise InputError(f"--root {settings.root} is not a folder")
+        self.pictures = Pictures(settings.root or collection.root)
         self._threads = {
             name: ThreadPoolExecutor(size, thread_name_prefix=f"ddh-{name}")
-            for name, size in (
-                ("search", SEARCHERS), ("model", 1), ("write", 1), ("pictures", PICTURE_THREADS),
-                ("survey", 1), ("duplicates", 1), ("map", 1),
-            )
-        }  # fmt: skip
-        self.surveyor = Surveyor(self.index)
-        self.rows = Rows(self.writer, self.pictures, self.surveyor.changed, self._upload_limits())
+            for name, size in THREADS.items()
+        }
+        cache = settings.cache_folder()
+        self.thumbnails = Thumbnails(
+            DiskCache(cache / "thumbnails", settings.cache_bytes), Limits()
+        )
+        self.maps = Maps(DiskCache(cache / "maps", MAP_CACHE_BYTES), self._threads["map"])
+        self.catalogs = CatalogCache(self.index)
         self.duplicates = Duplicates(self.index, self.pictures)
-        maps = DiskCache(settings.cache_folder() / "maps", MAPS_BYTES)
-        self.maps = Maps(maps, self._threads["map"])
-        self._searches: Batcher[Search, bytes] = Batcher(
+        upload_limits = Limits(settings.megapixels, settings.body_bytes)
+        self.rows = Rows(writer, self.pictures, self.catalogs.invalidate, upload_limits)
+        self.searcher = Searcher(searching, self.pictures, settings)
+        self._searches: Batcher[Query, bytes] = Batcher(
             self._search,
             self._threads["search"],
-            together=SEARCHED_TOGETHER,
-            waiting=settings.waiting_queries,
-            workers=SEARCHERS,
+            max_batch=MAX_SEARCH_BATCH,
+            max_queue=settings.max_queued_searches,
+            workers=SEARCH_THREADS,
         )
+        encoder = self._encoder(settings.model or collection.model, upload_limits)
         self._encodings: Batcher[bytes, Code] | None = None
-        if self.encoder is not None:
+        if encoder is not None:
             self._encodings = Batcher(
-                self.encoder.encode,
+                encoder.encode,
                 self._threads["model"],
-                together=ENCODED_TOGETHER,
-                waiting=settings.waiting_images,
+                max_batch=MAX_IMAGE_BATCH,
+                max_queue=settings.max_queued_images,
             )
-        self.metrics.watch_rows(lambda: len(self.index))
+        self.metrics.track_rows(lambda: len(self.index))
 
-    def _encoder(self, folder: Path | None) -> Encoder | None:
+    def _encoder(self, folder: Path | None, limits: Limits) -> Encoder | None:
+        model_id, device = self.index.model_id, self.settings.device
         if folder is None:
             return None
-        if not encodes_pictures(folder, self.index.model_id):
-            if self.settings.model is not None:
-                raise InputError(
-                    f"{folder} is not the model of this index ({self.index.model_id}), or it reads "
-                    "features and not pictures: leave --model out to search by codes alone"
-                )
+        if encodes_pictures(folder, model_id):
+            return Encoder(folder, model_id, device, limits, self.metrics.encoded)
+        if self.settings.model is None:
             return None
-        return Encoder(
-            folder,
-            self.index.model_id,
-            self.settings.device,
-            self._upload_limits(),
-            self.metrics.encoded,
+        raise InputError(
+            f"{folder} is not the model of this index ({model_id}), or it reads features and not "
+            "pictures: leave --model out to search by codes alone"
         )
 
-    def _upload_limits(self) -> Limits:
-        return Limits(self.settings.megapixels, self.settings.body_bytes)
+    @property
+    def encodes_images(self) -> bool:
+        """Whether pictures can be uploaded."""
+        return self._encodings is not None
 
-    # -- answers -----------------------------------------------------------------------------
+    async def search(self, query: Query) -> bytes:
+        """The response body of a search."""
+        return await self._in_time(self._searches.submit(query))
 
-    async def search(self, search: Search) -> bytes:
-        """The answer of a search as JSON."""
-        return await self._in_time(self._searches.ask(search))
+    async def check(self) -> None:
+        """Run a small search; raises what keeps the service from answering."""
+        code = np.zeros(self.index.code_bytes, np.uint8)
+        await self.search(Query(code, None, k=1, offset=0, radius=None, filters=("", None)))
 
-    def _search(self, searches: Sequence[Search]) -> list[bytes | Exception]:
+    def _search(self, queries: Sequence[Query]) -> list[bytes | Exception]:
         started = time.perf_counter()
-        answers = self.searcher.answer(searches)
-        self.metrics.searched(time.perf_counter() - started, len(searches))
+        answers = self.searcher.answer(queries)
+        self.metrics.searched(time.perf_counter() - started, len(queries))
         return answers
 
-    async def encode(self, picture: bytes) -> Code:
-        """The code of a picture file."""
+    async def encode(self, image: bytes) -> Code:
+        """The code of an image file."""
         if self._encodings is None:
             raise NotAllowed(
                 "this service cannot encode pictures: it has no model that does; "
                 "start it with --model, or search by a code or a key"
             )
-        return await self._in_time(self._encodings.ask(picture))
+        return await self._in_time(self._encodings.submit(image))
 
     async def in_thread(self, kind: str, work: Callable[[], Result]) -> Result:
-        """Do something that blocks in the threads of its kind."""
+        """Run something that blocks in the threads of its kind."""
         loop = asyncio.get_running_loop()
         return await self._in_time(loop.run_in_executor(self._threads[kind], work))
 
     async def _in_time(self, answer: Awaitable[Result]) -> Result:
+        seconds = self.settings.answer_seconds
         try:
-            async with asyncio.timeout(self.settings.answer_seconds):
+            async with asyncio.timeout(seconds):
                 return await answer
         except TimeoutError:
-            raise TooSlow(
-                f"no answer within {self.settings.answer_seconds:g} s: ask again later"
-            ) from None
-
-    # -- the end -----------------------------------------------------------------------------
+            raise Overloaded(f"no answer within {seconds:g} s: try again later") from None
 
     async def finish(self) -> None:
-        """Answer what was asked, then close."""
+        """Answer what was submitted, then close."""
         await self._searches.finish()
         if self._encodings is not None:
             await self._encodings.finish()
         await asyncio.to_thread(self.close)
 
     def close(self) -> None:
-        """Let go of threads and of the index; closing twice is fine."""
+        """Stop the threads and close the index; closing twice is fine."""
         self.maps.stop()
         for threads in self._threads.values():
             threads.shutdown(wait=True, cancel_futures=True)
@@ -160,12 +165,22 @@ class Service:
             handle.close()
 
 
-def _folder(path: Path | None, option: str) -> Path | None:
-    if path is not None and not path.is_dir():
-        raise InputError(f"--{option} {path} is not a folder")
-    return path
-
-
-def index_name(location: str, engine: str) -> str:
-    """The index's own name, nothing of where it lies."""
+def _index_name(location: str, engine: str) -> str:
+    """The index's own name, without where it lies."""
     return Path(location).resolve().name if engine == "local" else split_name(location)[1]
+
+
+async def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+async def _writable_service(request: Request) -> Service:
+    service = await _service(request)
+    if not service.settings.writable:
+        raise NotAllowed("this service is read-only: start it with --writable to change rows")
+    return service
+
+
+ServiceOf = Annotated[Service, Depends(_service)]
+WritableService = Annotated[Service, Depends(_writable_service)]

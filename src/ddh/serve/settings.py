@@ -1,4 +1,4 @@
-"""What one service is told when it starts: where things lie, who may ask, and every limit."""
+"""What a service is started with: locations, who may use it, and every limit."""
 
 import os
 from dataclasses import dataclass
@@ -7,15 +7,44 @@ from pathlib import Path
 from ddh._core.errors import InputError
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-SHORTEST_TOKEN = 16
+MIN_TOKEN_LENGTH = 16
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a service; every limit has a value that suits one machine and a few people.
+    """Settings of one service. The default limits suit one machine and a few users.
 
-    `hosts` are the names that a request may ask for in its Host header, () for any.
-    `root` and `model` stand in for those that the index remembers.
+    Parameters
+    ----------
+    token : str, optional
+        Secret that every request must carry, at least 16 printable ASCII characters.
+    hosts : tuple of str
+        Names that a request may have in its Host header; () allows any.
+    writable : bool
+        Whether rows may be added and removed.
+    root, model : Path, optional
+        Folder of the pictures and of the model; the index's own records are used where None.
+    device : str
+        Device that encodes uploaded pictures: "auto", "cpu", "cuda" or "mps".
+    cache : Path, optional
+        Folder for thumbnails and maps; see `cache_folder` for the default.
+    body_bytes, body_seconds : int, float
+        Largest request body, and longest time for it to arrive.
+    megapixels : float
+        Largest uploaded picture, checked against its header.
+    answer_seconds : float
+        Longest time until a response.
+    max_results, max_depth : int
+        Most results per request, and the largest sum of `offset` and `k`.
+    max_queued_searches, max_queued_images : int
+        Requests that may wait; more are refused with status 503.
+    cache_bytes : int
+        Disk space for thumbnails; the least recently used are deleted first.
+
+    Raises
+    ------
+    InputError
+        If the token is too short or not printable ASCII, or a limit is not positive.
     """
 
     token: str | None = None
@@ -30,33 +59,30 @@ class Settings:
     body_seconds: float = 20.0
     megapixels: float = 50.0
     answer_seconds: float = 30.0
-    most_results: int = 1000
-    deepest_result: int = 100_000
-    waiting_queries: int = 1024
-    waiting_images: int = 64
+    max_results: int = 1000
+    max_depth: int = 100_000
+    max_queued_searches: int = 1024
+    max_queued_images: int = 64
     cache_bytes: int = 1 << 30
 
     def __post_init__(self) -> None:
-        if self.token is not None and len(self.token) < SHORTEST_TOKEN:
+        if self.token is not None and len(self.token) < MIN_TOKEN_LENGTH:
             raise InputError(
-                f"a token has {SHORTEST_TOKEN} characters or more, this one has {len(self.token)}: "
-                'make one with `python -c "import secrets; print(secrets.token_urlsafe())"`'
+                f"a token has at least {MIN_TOKEN_LENGTH} characters, this one has "
+                f"{len(self.token)}: generate one with "
+                '`python -c "import secrets; print(secrets.token_urlsafe())"`'
             )
         if self.token is not None and not (self.token.isascii() and self.token.isprintable()):
-            raise InputError("a token is made of printable ASCII characters")
-        limits = {
-            name: value
-            for name, value in vars(self).items()
-            if isinstance(value, int | float) and not isinstance(value, bool)
-        }
-        for name, value in limits.items():
-            if not value > 0:
+            raise InputError("a token consists of printable ASCII characters")
+        for name, value in vars(self).items():
+            is_limit = isinstance(value, int | float) and not isinstance(value, bool)
+            if is_limit and not value > 0:
                 raise InputError(f"{name.replace('_', ' ')} is a positive number, not {value}")
 
     def cache_folder(self) -> Path:
-        """Where thumbnails and maps are kept between runs: DDH_CACHE, or the user's cache."""
-        given = os.environ.get("DDH_CACHE")
-        if self.cache is not None or given:
-            return Path(self.cache or given or "")
+        """The folder of thumbnails and maps: `cache`, DDH_CACHE, or `ddh` in the user's cache."""
+        given = self.cache or os.environ.get("DDH_CACHE")
+        if given:
+            return Path(given)
         home = os.environ.get("XDG_CACHE_HOME")
         return (Path(home) if home else Path.home() / ".cache") / "ddh"

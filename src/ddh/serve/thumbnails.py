@@ -1,4 +1,4 @@
-"""Pictures of the collection made small: decoded with limits, always written anew as JPEG."""
+"""Thumbnails: pictures decoded within limits and always re-encoded as JPEG."""
 
 import hashlib
 import io
@@ -9,42 +9,42 @@ from ddh.images import Limits, decode
 from ddh.serve.disk_cache import DiskCache
 
 SIZES = (160, 320, 640)
-LARGE = 1600  # the longer side of a whole picture
+LARGE = 1600  # longer side of `/pictures`
 QUALITY = {160: 80, 320: 82, 640: 85, LARGE: 88}
-RECIPE = "1"  # changes when the same file would give other bytes
+VERSION = "1"  # change it when the same file would give other bytes
 
 
 @dataclass(frozen=True)
-class Stamp:
-    """One small picture to be: which file, as it is now, and how large. `tag` names it."""
+class Thumbnail:
+    """A thumbnail to make: its file in its present state, its size, and the tag of both."""
 
     file: Path
     side: int
     tag: str
 
 
-def stamp(file: Path, side: int) -> Stamp:
-    """The stamp of a file now; raises OSError where it cannot be seen."""
+def describe(file: Path, side: int) -> Thumbnail:
+    """The thumbnail of a file in its present state; raises OSError where there is none."""
     state = file.stat()
-    text = f"{RECIPE}\0{file}\0{state.st_mtime_ns}\0{state.st_size}\0{side}"
+    text = f"{VERSION}\0{file}\0{state.st_mtime_ns}\0{state.st_size}\0{side}"
     tag = hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
-    return Stamp(file, side, tag)
+    return Thumbnail(file, side, tag)
 
 
 class Thumbnails:
-    """Makes small pictures and keeps them; runs in worker threads."""
+    """Makes and caches thumbnails. For worker threads."""
 
     def __init__(self, cache: DiskCache, limits: Limits) -> None:
         self._cache, self._limits = cache, limits
 
-    def jpeg(self, wanted: Stamp) -> bytes:
+    def jpeg(self, wanted: Thumbnail) -> bytes:
         """The picture as JPEG, its longer side at most `side`; raises `UnreadableImage`.
 
-        The large ones are not kept: they are asked for one at a time.
+        Large ones are not cached: they are viewed one at a time.
         """
-        kept = self._cache.get(wanted.tag) if wanted.side in SIZES else None
-        if kept is not None:
-            return kept
+        cached = self._cache.get(wanted.tag) if wanted.side in SIZES else None
+        if cached is not None:
+            return cached
         made = make(wanted.file, wanted.side, self._limits)
         if wanted.side in SIZES:
             self._cache.put(wanted.tag, made)
@@ -52,7 +52,7 @@ class Thumbnails:
 
 
 def make(file: Path, side: int, limits: Limits) -> bytes:
-    """A JPEG of a picture file, nothing of the file's own bytes in it."""
+    """A JPEG of an image file, made of its pixels alone."""
     from PIL import Image
 
     image = decode(file, name=file.name, limits=limits, at_least=side)

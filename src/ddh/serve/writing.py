@@ -1,4 +1,4 @@
-"""Rows that people add and remove, and the pictures they send, kept in the collection's folder."""
+"""Rows added and removed through the service, and the files of uploaded pictures."""
 
 import hashlib
 import io
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+from pydantic import Field
 
 from ddh._core.atomic import write_atomic
 from ddh._core.errors import DDHError, InputError
@@ -17,41 +18,56 @@ from ddh.images import Limits, decode
 from ddh.images.decoding import picture_extensions, picture_formats
 from ddh.index import FileStamp, Index, Row
 from ddh.index.collection import DIGEST_BYTES
+from ddh.index.rows import check_text
+from ddh.serve.bodies import CodeText, Fields, parse_code
 from ddh.serve.encoding import NAME
 from ddh.serve.errors import KeyExists, NoSuchKey, NotAllowed
 from ddh.serve.items import Item, Pictures
-from ddh.serve.search_params import NewFields
-from ddh.serve.settings import Settings
 
 UPLOADS = "uploads"  # folder of the collection
 
 
 @dataclass(frozen=True)
 class Upload:
-    """A picture that was sent and can be read: its bytes, their digest, and a fitting file name."""
+    """A readable picture: its bytes, their digest, and its file name in the collection."""
 
     content: bytes
     digest: str
     name: str
 
 
-def refuse_unless_writable(settings: Settings) -> None:
-    """Nothing changes unless the service was started for it."""
-    if not settings.writable:
-        raise NotAllowed("this service is read-only: start it with --writable to change rows")
+class NewPicture(Fields):
+    """The fields beside an uploaded picture."""
+
+    key: str | None = Field(None, description="Its key; the name of its file where left out.")
+    metadata: dict[str, Any] | None = Field(None, description="Anything that JSON can hold.")
+
+
+class NewRow(NewPicture):
+    """A row to add."""
+
+    key: str
+    code: CodeText
+    path: str | None = Field(None, description="Its picture, below the collection's folder.")
+
+    def row(self, bits: int) -> Row:
+        """The row, its values checked."""
+        path = None if self.path is None else check_text(self.path, "a path")
+        code = parse_code(self.code, bits)
+        return Row(check_text(self.key, "a key"), code, path, None, self.metadata or {})
 
 
 class Rows:
-    """Adds and removes rows; one thread uses it at a time."""
+    """Adds and removes rows. For one thread at a time."""
 
     def __init__(
-        self, index: Index, pictures: Pictures, changed: Callable[[], None], limits: Limits
+        self, index: Index, pictures: Pictures, on_change: Callable[[], None], limits: Limits
     ) -> None:
         self._index, self._pictures = index, pictures
-        self._changed, self._limits = changed, limits
+        self._on_change, self._limits = on_change, limits
 
     def add(self, row: Row) -> Item:
-        """Write a new row; a key that is there already is an error."""
+        """Write a new row; raises `KeyExists` where there is one with its key."""
         try:
             self._index.add(
                 [row.key], [row.code], paths=[row.path], stamps=[row.stamp], metadata=[row.metadata]
@@ -60,39 +76,39 @@ class Rows:
             if row.key in self._index:
                 raise KeyExists(row.key) from None
             raise
-        self._changed()
+        self._on_change()
         return self._pictures.item(row)
 
     def remove(self, key: str) -> None:
         """Remove a row."""
         if not self._index.delete([key]):
             raise NoSuchKey(key)
-        self._changed()
+        self._on_change()
 
     def inspect(self, content: bytes) -> Upload:
-        """Look into a picture that was sent; raises `UnreadableImage`.
+        """Decode an uploaded picture; raises `UnreadableImage`.
 
-        Its name is a digest of its bytes, its ending that of its true format.
+        Its name is a digest of its bytes, with the extension of its actual format.
         """
         if self._pictures.root is None:
             raise NotAllowed("this service knows no folder for pictures: start it with --root")
         decode(content, name=NAME, limits=self._limits)
         with Image.open(io.BytesIO(content), formats=picture_formats()) as image:
-            ending = _ending(image.format or "")
+            ending = _extension(image.format or "")
         digest = hashlib.blake2b(content, digest_size=DIGEST_BYTES).hexdigest()
         return Upload(content, digest, f"{UPLOADS}/{digest}{ending}")
 
-    def add_picture(self, upload: Upload, fields: NewFields, code: NDArray[np.uint8]) -> Item:
-        """Keep a picture's file and write its row; nothing stays of one that is refused."""
-        key = fields.key or upload.name
+    def add_picture(self, upload: Upload, fields: NewPicture, code: NDArray[np.uint8]) -> Item:
+        """Store a picture's file and write its row; the file of a refused row is removed."""
+        key = check_text(fields.key or upload.name, "a key")
         if key in self._index:
             raise KeyExists(key)
         root = self._pictures.root
         assert root is not None
         try:
-            file, is_new = self._keep(root, upload)
+            file, is_new = self._store(root, upload)
         except OSError as error:
-            raise DDHError(f"the picture cannot be kept: {error}") from error
+            raise DDHError(f"the picture cannot be stored: {error}") from error
         try:
             state = file.stat()
             stamp = FileStamp(state.st_mtime_ns, state.st_size, upload.digest)
@@ -102,12 +118,12 @@ class Rows:
                 file.unlink(missing_ok=True)
             raise
 
-    def _keep(self, root: Path, upload: Upload) -> tuple[Path, bool]:
-        """Write the file whole or not at all; a link that leads elsewhere is not followed."""
+    def _store(self, root: Path, upload: Upload) -> tuple[Path, bool]:
+        """Write the file atomically; a folder that is a link is refused."""
         folder = root / UPLOADS
         folder.mkdir(exist_ok=True)
         if folder.resolve() != folder:
-            raise NotAllowed(f"the folder {UPLOADS} of the collection is a link: nothing is kept")
+            raise NotAllowed(f"the folder {UPLOADS} of the collection is a link: nothing is stored")
         file = root / upload.name
         if file.is_file() and not file.is_symlink():
             return file, False
@@ -115,12 +131,12 @@ class Rows:
         return file, True
 
 
-def _ending(kind: str) -> str:
-    """A file name ending that `ddh index add` takes for a picture of this format."""
+def _extension(kind: str) -> str:
+    """A file extension that `ddh index add` recognises for this format."""
     usual = {"JPEG": ".jpg", "PNG": ".png", "TIFF": ".tif", "MPO": ".jpg"}
     endings: dict[str, Any] = Image.registered_extensions()
     known = sorted(e for e, f in endings.items() if f == kind and e in picture_extensions())
     ending = usual.get(kind) or (known[0] if known else None)
     if ending is None:
-        raise InputError(f"pictures of the format {kind} are not kept: send a JPEG or PNG file")
+        raise InputError(f"pictures of the format {kind} are not stored: send a JPEG or PNG file")
     return ending

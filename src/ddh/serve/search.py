@@ -1,0 +1,155 @@
+"""`POST /search`: the nearest rows to a code, to a row, or to an image.
+
+Requests that arrive while others are being answered are searched together: one pass over the codes
+for all that share their filters and depth.
+"""
+
+import json
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from queue import SimpleQueue
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from ddh._core.errors import DDHError, InputError
+from ddh.index import Hit, Index
+from ddh.index.filters import make_filter
+from ddh.index.rows import check_text
+from ddh.serve.bodies import CodeText, Fields, Where, parse_code
+from ddh.serve.errors import NoSuchKey
+from ddh.serve.items import Pictures
+from ddh.serve.settings import Settings
+
+Code = NDArray[np.uint8]
+Filters = tuple[str, str | None]  # `where` as JSON, and the folder
+
+
+class SearchParams(Fields):
+    """The parameters of every search, whatever it searches by."""
+
+    k: int = Field(50, ge=1, description="Number of results.")
+    offset: int = Field(0, ge=0, description="Number of results to skip, for paging.")
+    radius: int | None = Field(None, ge=0, description="Largest distance in bits; null for any.")
+    where: Where | None = Field(None, description="Metadata values that must be equal.")
+    folder: str | None = Field(None, description="Only pictures below this folder; empty for all.")
+
+
+class SearchRequest(SearchParams):
+    """A search by a code or by the key of a row."""
+
+    code: CodeText | None = None
+    key: str | None = Field(None, description="The key of a row, to search by its code.")
+
+
+@dataclass(frozen=True)
+class Query:
+    """A validated search by `code`, or by the code of the row `key` where it is None."""
+
+    code: Code | None
+    key: str | None
+    k: int
+    offset: int
+    radius: int | None
+    filters: Filters
+
+    @property
+    def depth(self) -> int:
+        """Nearest rows to fetch: up to the end of the page, and one to know if there are more."""
+        return self.offset + self.k + 1
+
+
+class Searcher:
+    """Answers queries as JSON, with several handles of one index that threads take in turn."""
+
+    def __init__(self, handles: Sequence[Index], pictures: Pictures, settings: Settings) -> None:
+        self._bits, self._pictures, self._settings = handles[0].bits, pictures, settings
+        self._free: SimpleQueue[Index] = SimpleQueue()
+        for handle in handles:
+            self._free.put(handle)
+
+    def validate(self, params: SearchParams) -> Query:
+        """Check a request against the index and the limits of the service."""
+        code = key = None
+        if isinstance(params, SearchRequest):
+            if (params.code is None) == (params.key is None):
+                raise InputError("give either code or key, the one to search by")
+            key = None if params.key is None else check_text(params.key, "a key")
+            code = None if params.code is None else parse_code(params.code, self._bits)
+        limits = self._settings
+        if params.k > limits.max_results:
+            raise InputError(f"k is at most {limits.max_results}, not {params.k}")
+        if params.offset + params.k > limits.max_depth:
+            raise InputError(f"offset + k is at most {limits.max_depth}: narrow the search")
+        if params.radius is not None and params.radius > self._bits:
+            raise InputError(f"the radius is at most {self._bits} bits, not {params.radius}")
+        folder = params.folder or None
+        make_filter(params.where, folder)  # refuses what no engine can compare
+        where = json.dumps(params.where, sort_keys=True) if params.where else ""
+        return Query(code, key, params.k, params.offset, params.radius, (where, folder))
+
+    def answer(self, queries: Sequence[Query]) -> list[bytes | Exception]:
+        """The response body of each query, or its error; runs in a worker thread."""
+        index = self._free.get()
+        try:
+            return self._answer(index, queries)
+        finally:
+            self._free.put(index)
+
+    def _answer(self, index: Index, queries: Sequence[Query]) -> list[bytes | Exception]:
+        started = time.perf_counter()
+        answers: list[bytes | Exception] = [NoSuchKey(query.key or "") for query in queries]
+        groups: dict[tuple[int, Filters], list[int]] = defaultdict(list)
+        queries = _with_codes(index, queries)
+        for position, query in enumerate(queries):
+            if query.code is not None:
+                groups[query.depth, query.filters].append(position)
+        for (depth, filters), positions in groups.items():
+            found = _nearest(index, [queries[i].code for i in positions], depth, filters)
+            seconds = round(time.perf_counter() - started, 6)
+            for position, hits in zip(positions, found, strict=True):
+                answers[position] = (
+                    hits
+                    if isinstance(hits, Exception)
+                    else self._body(queries[position], hits, seconds)
+                )
+        return answers
+
+    def _body(self, query: Query, hits: list[Hit], seconds: float) -> bytes:
+        """One page of results as JSON."""
+        if query.radius is not None:
+            hits = [hit for hit in hits if hit.distance <= query.radius]
+        end = query.offset + query.k
+        assert query.code is not None
+        document = {
+            "query": {"code": query.code.tobytes().hex(), "bits": self._bits, "key": query.key},
+            "results": [self._pictures.result(hit) for hit in hits[query.offset : end]],
+            "more": len(hits) > end and end < self._settings.max_depth,
+            "seconds": seconds,
+        }
+        return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _with_codes(index: Index, queries: Sequence[Query]) -> list[Query]:
+    """Look up the codes of the queries by key; those of unknown keys stay None."""
+    keys = [query.key for query in queries if query.key is not None]
+    codes = {row.key: row.code for row in index.get_many(keys)} if keys else {}
+    return [
+        query if query.key is None else replace(query, code=codes.get(query.key))
+        for query in queries
+    ]
+
+
+def _nearest(
+    index: Index, codes: Sequence[Code | None], depth: int, filters: Filters
+) -> Sequence[list[Hit] | DDHError]:
+    """The nearest rows to each code; an error of the index is the answer to all of them."""
+    where, folder = filters
+    equal = json.loads(where) if where else None
+    try:
+        return index.search(np.array(codes), depth, where=equal, folder=folder)
+    except DDHError as error:
+        return [error] * len(codes)
