@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ddh._core.errors import DDHError, InputError, ModelError
 from ddh.hashers import CNNH, DPSH, DSCH, HashNet, create, load
-from ddh.hashers.deep_training import HashLayers, Objective, Run, seeded, train
+from ddh.hashers.deep_training import HashLayers, Objective, Run, seeded
 from ddh.train.inputs import FeatureInputs
 
 METHODS = ["SemanticHashing", "DH", "DeepBit", "CNNH", "DSRH", "DSCH", "DRSCH", "DPSH", "HashNet"]
@@ -51,7 +51,8 @@ def new_run(objective: Objective, **changes: object) -> Run:
         "seed": 5,
         "label": "Training",
     }
-    return Run(FeatureInputs(features), layers, objective, **(settings | changes))
+    device = torch.device("cpu")
+    return Run(FeatureInputs(features), layers, objective, device, **(settings | changes))
 
 
 def weights(run: Run) -> list[Tensor]:
@@ -60,32 +61,32 @@ def weights(run: Run) -> list[Tensor]:
 
 def test_training_lowers_the_loss_and_repeats() -> None:
     first, second = new_run(Squares()), new_run(Squares())
-    losses = train(first)
+    losses = first.train()
     assert losses.shape == (6,)
     assert losses[-1] < 0.3 * losses[0]
-    assert np.array_equal(losses, train(second))
+    assert np.array_equal(losses, second.train())
     assert all(map(torch.equal, weights(first), weights(second)))
 
 
 def test_an_interrupted_run_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
     whole = new_run(Squares())
-    losses = train(whole)
+    losses = whole.train()
     file = tmp_path / "work" / "training.pt"
     with pytest.raises(KeyboardInterrupt):
-        train(new_run(Stop(), checkpoint=file))
+        new_run(Stop(), checkpoint=file).train()
     resumed = new_run(Squares(), checkpoint=file, resume=True)
-    assert np.array_equal(train(resumed), losses)
+    assert np.array_equal(resumed.train(), losses)
     assert all(map(torch.equal, weights(whole), weights(resumed)))
 
 
 def test_a_checkpoint_of_another_run_or_a_damaged_one_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "training.pt"
-    train(new_run(Squares(), checkpoint=file))
-    with pytest.raises(ModelError, match="other images or settings"):
-        train(new_run(Squares(), checkpoint=file, resume=True, batch_size=8))
+    new_run(Squares(), checkpoint=file).train()
+    with pytest.raises(ModelError, match="batch_size = 16, not 8"):
+        new_run(Squares(), checkpoint=file, resume=True, batch_size=8).train()
     file.write_bytes(file.read_bytes()[:200])
     with pytest.raises(ModelError, match="damaged"):
-        train(new_run(Squares(), checkpoint=file, resume=True))
+        new_run(Squares(), checkpoint=file, resume=True).train()
 
 
 def test_a_loss_that_is_no_number_stops_the_training() -> None:
@@ -94,7 +95,7 @@ def test_a_loss_that_is_no_number_stops_the_training() -> None:
             return outputs.sum() * float("nan")
 
     with pytest.raises(DDHError, match="lower learning_rate"):
-        train(new_run(Diverging()))
+        new_run(Diverging()).train()
 
 
 def test_batches_are_of_equal_size() -> None:
@@ -105,7 +106,7 @@ def test_batches_are_of_equal_size() -> None:
             sizes.append(len(rows))
             return super().forward(outputs, rows, progress)
 
-    train(new_run(Watching(), epochs=1, batch_size=59))
+    new_run(Watching(), epochs=1, batch_size=59).train()
     assert sizes == [30, 30]  # not 59 and 1
 
 

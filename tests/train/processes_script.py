@@ -18,8 +18,8 @@ from ddh.hashers import DDH
 from ddh.hashers import ddh as method
 from ddh.neighbours import label_groups
 from ddh.objective import all_pairs
-from ddh.train.distributed import Processes, job
-from ddh.train.sharding import Shard, ShardedGraph, ShardedGroups, ShardedMemory
+from ddh.train.distributed import Processes, Shard, job
+from ddh.train.sharding import ShardedGraph, ShardedGroups, ShardedMemory
 
 N, L = 23, 6
 
@@ -83,11 +83,11 @@ def objective_errors(processes: Processes) -> dict[str, float]:
                 fast = all_pairs(mine, rows, positives, memory, alpha)
                 (found,) = torch.autograd.grad(fast, mine)
                 total = fast.detach().clone()
-                processes.add_up(total)
+                processes.all_reduce_(total)
                 off = torch.stack([(total - slow.detach()).abs() / slow.detach(), torch.zeros(())])
                 if len(own):
                     off[1] = (found - slope[own]).abs().max()
-                processes.add_up(off)
+                processes.all_reduce_(off)
                 name = f"{kind}, alpha {alpha:g}"
                 errors[name] = max(errors.get(name, 0.0), float(off.max()))
             seen = positives.within(rows)
@@ -147,9 +147,9 @@ def main(folder: Path) -> None:
         errors = objective_errors(processes)
         for number, name in enumerate(fits()):
             curve, z = outcome(name, folder / f"work{number}")
-            if processes.first:
+            if processes.is_main:
                 np.savez(folder / f"{number}.npz", curve=curve, z=z)
-        if processes.first:
+        if processes.is_main:
             (folder / "errors.json").write_text(json.dumps(errors))
 
 

@@ -16,11 +16,10 @@ import torch
 from processes_script import features, fits, outcome
 
 import ddh
-from ddh._core.errors import DDHError, InputError
-from ddh.objective import PairMemory
-from ddh.train import checkpoint, checkpoint_io
-from ddh.train.distributed import ALONE, Processes, job
-from ddh.train.network import HashingLayer
+from ddh._core.errors import DDHError, InputError, ModelError
+from ddh.train import checkpoint_io
+from ddh.train.distributed import SINGLE, Processes, job
+from ddh.train.fitting import FILE
 
 SCRIPT = Path(__file__).with_name("processes_script.py")
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
@@ -87,7 +86,7 @@ def test_a_killed_process_ends_the_job_and_resume_goes_on(tmp_path):
     process = start(*command)
     work = tmp_path / "model.work"
     deadline = time.monotonic() + 100
-    while not (work / checkpoint.FILE).exists():
+    while not (work / FILE).exists():
         assert process.poll() is None, process.stderr.read()
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -123,8 +122,8 @@ def test_shards_cover_every_row_once():
 
 def test_without_torchrun_a_process_is_alone():
     with job("cpu") as processes:
-        assert processes is ALONE
-        assert processes.once(lambda: 3) == 3
+        assert processes is SINGLE
+        assert processes.run_on_main(lambda: 3) == 3
     with pytest.raises(InputError, match="wrong"), job("cpu"):
         raise InputError("wrong")
 
@@ -159,29 +158,35 @@ def test_what_the_first_process_refuses_all_refuse():
         raise InputError("there are no images")
 
     with pytest.raises(InputError, match="no images"):
-        first.once(refuse)
+        first.run_on_main(refuse)
     with pytest.raises(DDHError, match="no images"):
-        second.once(lambda: pytest.fail("the second process only listens"))
-    first.once(lambda: {"edges": 4})
-    assert second.once(lambda: None) == {"edges": 4}
+        second.run_on_main(lambda: pytest.fail("the second process only listens"))
+    first.run_on_main(lambda: {"edges": 4})
+    assert second.run_on_main(lambda: None) == {"edges": 4}
 
 
-def test_a_checkpoint_of_several_processes_is_taken_up_by_one(tmp_path):
-    U = torch.randn(7, 4)
-    layer = HashingLayer(3, 4, torch.Generator())
-    optimiser = torch.optim.Adam(layer.parameters())
-    state = {"epoch": 2, "step": 1}
+def test_a_checkpoint_of_several_processes_is_resumed_by_one(tmp_path):
+    U, path = torch.randn(7, 4), tmp_path / "training.safetensors"
     shards = {}
     for rank in range(3):
         rows = Processes(rank, 3).shard(7)
-        name = f"memory-2-1-{rows.start}-{rows.stop}.safetensors"
+        name = f"training-shard-9-{rows.start}-{rows.stop}.safetensors"
         checkpoint_io.write(tmp_path / name, {"outputs": U[rows]})
         shards[name] = [rows.start, rows.stop]
-    tensors = checkpoint_io.collect({"layer": layer}, optimiser)
-    checkpoint_io.write(tmp_path / checkpoint.FILE, tensors, state | {"shards": shards})
-    memory = PairMemory(torch.zeros(7, 4))
-    checkpoint.load(tmp_path, {"layer": layer}, optimiser, memory, {})
-    assert torch.equal(memory.outputs, U)
-    assert torch.allclose(memory.gram, U.double().T @ U.double())
-    checkpoint.save(tmp_path, {"layer": layer}, optimiser, memory, state)
-    assert [file.name for file in tmp_path.iterdir()] == [checkpoint.FILE]
+    state = {"step": 9}
+    checkpoint_io.write(path, {"total": U.sum(dim=0)}, state | {"shards": shards})
+    outputs = torch.zeros(7, 4)
+    _, tensors = checkpoint_io.load(path, {}, {"outputs": outputs}, 7)
+    assert torch.equal(outputs, U)
+    part = torch.zeros(4, 4)
+    checkpoint_io.load(path, {}, {"outputs": part}, 7, Processes(1, 2))
+    assert torch.equal(part, U[3:])
+    checkpoint_io.save(path, tensors, state, {"outputs": outputs}, 7)
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+    outputs.zero_()
+    checkpoint_io.load(path, {}, {"outputs": outputs}, 7)
+    assert torch.equal(outputs, U)
+    shards_gone = state | {"shards": shards}
+    checkpoint_io.write(path, tensors, shards_gone)
+    with pytest.raises(ModelError, match="missing or damaged"):
+        checkpoint_io.load(path, {}, {"outputs": outputs}, 7)

@@ -23,10 +23,10 @@ SCRIPT = textwrap.dedent(
     from ddh import DDH
     from ddh.backbones import ResNet
     from ddh.hashers import ddh as method
-    from ddh.train import loop
+    from ddh.train import trainer
     method.create = lambda *given: ResNet("resnet18", 8, tiny_stem=True, width=4)
     torch.set_num_threads(1)
-    loop.CHECKPOINT_SECONDS = 0.0
+    trainer.CHECKPOINT_SECONDS = 0.0
     out, work, depth, resume = sys.argv[1:5]
     rng = np.random.default_rng(0)
     if depth == "head":
@@ -169,7 +169,7 @@ def test_resuming_with_another_k1_builds_the_labels_again(tmp_path, monkeypatch)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("ddh.train.fitting.train", stop)
+        patch.setattr("ddh.train.trainer.Trainer.run", stop)
         with pytest.raises(KeyboardInterrupt):
             ddh.DDH(bits=4, epochs=2, k1=5).fit(X, work=work)
     assert list(work.glob("graph-5-*.npz"))
@@ -184,10 +184,10 @@ def test_a_refusal_before_the_work_leaves_no_folder(tmp_path):
 
 
 def test_steps_on_small_weights_are_small():
-    from ddh.train.loop import _relative
+    from ddh.train.fitting import relative_step
 
     def share(size):
-        return _relative(torch.nn.Parameter(torch.full((3, 4), size)))
+        return relative_step(torch.nn.Parameter(torch.full((3, 4), size)))
 
     assert share(0.5) == share(0.1) == 1.0
     assert share(0.005) == pytest.approx(0.05)

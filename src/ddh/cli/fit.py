@@ -92,7 +92,7 @@ def fit(
         model = DDH(depth=depth.replace("-", " "), random_state=seed, **settings)  # type: ignore[arg-type]
         y = None if labels is None else read_labels(labels, X)
         model.fit(X, y, work=work_folder(out), resume=resume)
-        if processes.first:
+        if processes.is_main:
             model.save(out)
             document = _document(model, out, time.monotonic() - started)
             emit(document, _summary(document), as_json)

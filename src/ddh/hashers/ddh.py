@@ -235,7 +235,7 @@ class DDH(ImageHasher):
         resume: bool,
     ) -> None:
         """Train the backbone on the pictures alone, before features are taken from it."""
-        if not current().alone:
+        if not current().is_single:
             raise InputError(
                 "pretraining runs in one process: call `ddh pretrain` first, then fit on several"
             )

@@ -24,7 +24,7 @@ from ddh.backbones import Backbone, create
 from ddh.codes import code_bytes
 from ddh.hashers import storage
 from ddh.hashers.base import check_labels
-from ddh.hashers.deep_training import HashLayers, Objective, Run, seeded, train
+from ddh.hashers.deep_training import HashLayers, Objective, Run, seeded
 from ddh.hashers.image_hasher import ImageHasher, work_folder
 from ddh.hashers.label_pairs import labelled_rows
 from ddh.images import ImageSource, is_images, open_images
@@ -195,7 +195,7 @@ class DeepHasher(ImageHasher):
                 self._initialise(layers, features)
             objective = self._objective(layers, features, labels).to(device)
             run = self._run(layers, objective, features, pictures, seed)
-            self.losses_ = train(run)
+            self.losses_ = run.train()
             if pictures is not None and run.backbone is not None:
                 freeze(pictures.backbone)
                 pictures.backbone.origin = f"trained from {pictures.backbone.origin}"
@@ -237,6 +237,7 @@ class DeepHasher(ImageHasher):
             FeatureInputs(features),
             layers,
             objective,
+            features.device,
             epochs=self._epochs(len(features)),
             batch_size=self.batch_size,
             learning_rate=self.learning_rate,

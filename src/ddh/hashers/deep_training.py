@@ -1,8 +1,4 @@
-"""One training loop for the deep methods: seeded batches, AdamW, a cosine schedule, checkpoints.
-
-A method states what it minimises as an `Objective`. Whether a batch of features is ready or comes
-out of a backbone that learns too is the business of `ddh.train.inputs`.
-"""
+"""What deep methods train: the layers over the features, an `Objective`, and labels of a batch."""
 
 import math
 from abc import ABC, abstractmethod
@@ -17,10 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ddh._core.errors import DDHError, ModelError
-from ddh._core.progress import bar
-from ddh.train import checkpoint_io
 from ddh.train.inputs import Inputs
+from ddh.train.trainer import Schedule, Trainer, TrainingTask
 
 
 class HashLayers(nn.Module):
@@ -67,17 +61,18 @@ class Objective(nn.Module, ABC):
 
 
 @dataclass
-class Run:
-    """What a training run is made of; `train` moves it to its end.
+class Run(TrainingTask):
+    """A training run of a deep method: AdamW, and a learning rate that falls to 0 on a cosine.
 
     `backbone` and its `backbone_parameters` are there when it learns too, at `backbone_lr_scale`
-    times the learning rate of the layers. `checkpoint` is the file that is written after every
-    epoch, and taken up when `resume` is set.
+    times the learning rate of the layers. `checkpoint` is the file to write to, and to continue
+    from when `resume` is set.
     """
 
     inputs: Inputs
     layers: HashLayers
     objective: Objective
+    device: torch.device
     epochs: int
     batch_size: int
     learning_rate: float
@@ -90,76 +85,50 @@ class Run:
     checkpoint: Path | None = None
     resume: bool = False
 
-    def optimiser(self) -> torch.optim.Optimizer:
-        rate, decay = self.learning_rate, self.weight_decay
-        learning = [p for p in self.layers.parameters() if p.requires_grad]
-        groups: list[dict[str, Any]] = [
-            {"params": learning, "weight_decay": decay},
-            {"params": list(self.objective.parameters()), "weight_decay": 0.0},
-            {
-                "params": self.backbone_parameters,
-                "weight_decay": decay,
-                "lr": rate * self.backbone_lr_scale,
-            },
-        ]
-        return torch.optim.AdamW([group for group in groups if group["params"]], lr=rate)
-
     def modules(self) -> dict[str, nn.Module]:
         modules: dict[str, nn.Module] = {"layers": self.layers, "objective": self.objective}
         return modules if self.backbone is None else modules | {"backbone": self.backbone}
 
+    def optimiser(self) -> torch.optim.Optimizer:
+        learning = [p for p in self.layers.parameters() if p.requires_grad]
+        groups: list[dict[str, Any]] = [
+            {"params": learning},
+            {"params": list(self.objective.parameters()), "weight_decay": 0.0},
+            {"params": self.backbone_parameters, "lr_scale": self.backbone_lr_scale},
+        ]
+        return torch.optim.AdamW(
+            [group for group in groups if group["params"]],
+            lr=self.learning_rate,
+            weight_decay=self.weight_decay,
+        )
 
-def train(run: Run) -> NDArray[np.float64]:
-    """Minimise the objective; the mean loss of each epoch.
+    def loss(self, batch: Tensor, rows: Tensor, progress: float) -> Tensor:
+        return self.objective(self.layers(batch), rows, progress)
 
-    The learning rate falls to zero along a cosine. Order, augmentation and noise of an epoch
-    are drawn from (seed, epoch), so a run that is taken up again ends where it would have ended.
-    """
-    rows = len(run.inputs)
-    steps = math.ceil(rows / run.batch_size)
-    optimiser = run.optimiser()
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, run.epochs * steps)
-    losses = _take_up(run, optimiser, schedule)
-    with bar(run.label, total=run.epochs, unit="epoch") as progress:
-        progress.update(len(losses))
-        while len(losses) < run.epochs:
-            losses.append(_epoch(run, optimiser, schedule, len(losses), steps))
-            if not math.isfinite(losses[-1]):
-                raise DDHError(
-                    f"{run.label}: the loss is {losses[-1]} in epoch {len(losses)}; "
-                    f"lower learning_rate (it is {run.learning_rate})"
-                )
-            if run.checkpoint is not None:
-                _write(run, optimiser, schedule, losses)
-            progress.update(1)
-            progress.set_postfix(loss=f"{losses[-1]:.4f}", refresh=False)
-    return np.array(losses)
+    def train(self) -> NDArray[np.float64]:
+        """Minimise the objective; the mean loss of each epoch."""
+        rows = len(self.inputs)
+        steps = math.ceil(rows / self.batch_size)
+        history = Trainer(
+            self,
+            self.inputs,
+            Schedule(self.epochs, steps, self._rate),
+            batch_size=math.ceil(rows / steps),  # equal ones: a small last one would be all noise
+            seed=self.seed,
+            device=self.device,
+            label=self.label,
+            checkpoint=self.checkpoint,
+            identity=self._identity(),
+        ).run(self.resume)
+        return np.array([entry["loss"] for entry in history])
 
+    def _rate(self, progress: float) -> float:
+        return self.learning_rate * (1 + math.cos(math.pi * progress)) / 2
 
-def _epoch(
-    run: Run,
-    optimiser: torch.optim.Optimizer,
-    schedule: torch.optim.lr_scheduler.LRScheduler,
-    epoch: int,
-    steps: int,
-) -> float:
-    rows = len(run.inputs)
-    rng = np.random.default_rng((run.seed, epoch))
-    torch.manual_seed(int(rng.integers(2**63)))
-    seeds = iter(rng.integers(2**31, size=steps).tolist())
-    # Batches of equal size: a last one of a few rows would be all noise.
-    size = math.ceil(rows / steps)
-    total, done = torch.zeros(()), 0
-    for batch, features in run.inputs.batches(rng.permutation(rows), size, seeds):
-        progress = (epoch + done / rows) / run.epochs
-        loss = run.objective(run.layers(features), batch, progress)
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        optimiser.step()
-        schedule.step()
-        total = total.to(loss.device) + loss.detach() * len(batch)  # stays there: no waiting
-        done += len(batch)
-    return float(total) / max(done, 1)
+    def _identity(self) -> dict[str, Any]:
+        names = ("label", "epochs", "batch_size", "learning_rate", "weight_decay")
+        shapes = [list(parameter.shape) for parameter in self.layers.parameters()]
+        return {name: getattr(self, name) for name in names} | {"shapes": shapes}
 
 
 @contextmanager
@@ -169,53 +138,6 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(seed)
         yield
-
-
-# -- checkpoints --------------------------------------------------------------------------
-
-
-def _write(
-    run: Run,
-    optimiser: torch.optim.Optimizer,
-    schedule: torch.optim.lr_scheduler.LRScheduler,
-    losses: list[float],
-) -> None:
-    assert run.checkpoint is not None
-    run.checkpoint.parent.mkdir(parents=True, exist_ok=True)
-    checkpoint_io.write(
-        run.checkpoint,
-        checkpoint_io.collect(run.modules(), optimiser),
-        {"schedule": schedule.state_dict(), "losses": losses, "identity": _identity(run)},
-    )
-
-
-def _take_up(
-    run: Run,
-    optimiser: torch.optim.Optimizer,
-    schedule: torch.optim.lr_scheduler.LRScheduler,
-) -> list[float]:
-    """Put a checkpoint back into the run, where there is one to resume; the losses so far."""
-    found = checkpoint_io.read(run.checkpoint, {}) if run.checkpoint and run.resume else None
-    if found is None:
-        return []
-    state, tensors = found
-    if state["identity"] != _identity(run):
-        raise ModelError(
-            f"{run.checkpoint} was made with other images or settings; resume with the same "
-            "ones, or delete the folder to start again"
-        )
-    checkpoint_io.restore(tensors, run.modules(), optimiser)
-    schedule.load_state_dict(state["schedule"])
-    for group, rate in zip(optimiser.param_groups, schedule.get_last_lr(), strict=True):
-        group["lr"] = rate  # the next one is computed from it
-    return list(state["losses"])
-
-
-def _identity(run: Run) -> list[Any]:
-    """What must agree between a checkpoint and the run that takes it up."""
-    shapes = [list(parameter.shape) for parameter in run.layers.parameters()]
-    settings = [run.epochs, run.batch_size, run.learning_rate, run.weight_decay]
-    return [run.label, run.seed, len(run.inputs), shapes, settings]
 
 
 # -- labels -------------------------------------------------------------------------------

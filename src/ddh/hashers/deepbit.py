@@ -13,7 +13,7 @@ from torch.nn.functional import affine_grid, grid_sample
 from ddh._core.arrays import standardize
 from ddh._core.progress import bar
 from ddh.hashers.deep import DeepHasher, Pictures
-from ddh.hashers.deep_training import HashLayers, Objective, Run, train
+from ddh.hashers.deep_training import HashLayers, Objective, Run
 from ddh.images import load_batches
 from ddh.train.features import Extractor
 from ddh.train.inputs import FeatureInputs
@@ -126,6 +126,7 @@ class DeepBit(DeepHasher):
             FeatureInputs(features[torch.from_numpy(chosen).to(features.device)]),
             run.layers,
             RotationInvariantBits(run.layers, turned, self.sigma),
+            features.device,
             epochs=max(1, run.epochs // 10),
             batch_size=run.batch_size,
             learning_rate=run.learning_rate,
@@ -133,7 +134,7 @@ class DeepBit(DeepHasher):
             seed=run.seed,
             label="Training DeepBit on rotations",
         )
-        return train(second)
+        return second.train()
 
     def _turned_features(
         self, pictures: Pictures, places: NDArray[np.int64], device: torch.device

@@ -147,15 +147,15 @@ def work_folder(folder: Path | None, resume: bool) -> Iterator[Path | None]:
         yield None
         return
     processes = current()
-    processes.once(lambda: _make_folder(folder, resume))
+    processes.run_on_main(lambda: _make_folder(folder, resume))
     try:
         yield folder
     except BaseException:
-        if processes.first and not any(folder.iterdir()):
+        if processes.is_main and not any(folder.iterdir()):
             folder.rmdir()  # nothing to resume
         raise
-    processes.meet()
-    if processes.first:
+    processes.barrier()
+    if processes.is_main:
         shutil.rmtree(folder, ignore_errors=True)
 
 

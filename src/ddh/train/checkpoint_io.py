@@ -1,6 +1,9 @@
-"""A training run as one safetensors file: modules and optimiser as tensors, the rest in its header.
+"""Checkpoints of a training run: safetensors files, written atomically.
 
-A file is written beside the old one and moved into place, so there is always a whole one.
+One file holds modules, optimiser and further tensors; plain values are JSON in its header. Where
+several processes train together, each writes its rows of sharded tensors beside it, under names
+that only this checkpoint knows: the checkpoint counts when the one file is in place, and older
+shards are deleted then. Any number of processes can resume from it.
 """
 
 import json
@@ -14,6 +17,7 @@ from torch import Tensor, nn
 
 from ddh._core.atomic import atomic_path
 from ddh._core.errors import ModelError
+from ddh.train.distributed import SINGLE, Processes
 
 Tensors = dict[str, Tensor]
 
@@ -46,6 +50,72 @@ def restore(
     optimiser.load_state_dict({"state": state, "param_groups": groups})
 
 
+def save(
+    path: Path,
+    tensors: Tensors,
+    state: dict[str, Any],
+    sharded: Tensors | None = None,
+    rows: int = 0,
+    processes: Processes = SINGLE,
+) -> None:
+    """Write a checkpoint; `sharded` are this process's rows of tensors that have `rows` in all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sharded = sharded or {}
+    if processes.is_single:
+        tensors = tensors | {f"sharded.{name}": tensor for name, tensor in sharded.items()}
+    elif sharded:
+        shards = {}
+        for rank in range(processes.size):
+            mine = processes.shard(rows, rank)
+            name = f"{path.stem}-shard-{state['step']}-{mine.start}-{mine.stop}.safetensors"
+            shards[name] = [mine.start, mine.stop]
+            if rank == processes.rank:
+                write(path.with_name(name), sharded)
+        device = next(iter(sharded.values())).device
+        processes.sums([1.0], device)  # every shard is there before the one file is
+        state = state | {"shards": shards}
+    if processes.is_main:
+        write(path, tensors, state)
+        for shard in path.parent.glob(f"{path.stem}-shard-*.safetensors"):
+            if shard.name not in state.get("shards", {}):
+                shard.unlink()
+
+
+def load(
+    path: Path,
+    expected: dict[str, Any],
+    sharded: Tensors | None = None,
+    rows: int = 0,
+    processes: Processes = SINGLE,
+) -> tuple[dict[str, Any], Tensors] | None:
+    """State and tensors of a checkpoint, or None; this process's rows are put into `sharded`."""
+    found = read(path, expected)
+    if found is None:
+        return None
+    state, tensors = found
+    mine = processes.shard(rows)
+    for name, target in (sharded or {}).items():
+        if "shards" not in state:
+            target.copy_(tensors[f"sharded.{name}"][mine])
+            continue
+        for file, (start, stop) in state["shards"].items():
+            first, last = max(start, mine.start), min(stop, mine.stop)
+            if first < last:
+                values = _rows(path.with_name(file), name, slice(first - start, last - start))
+                target[first - mine.start : last - mine.start] = values.to(target)
+    return state, tensors
+
+
+def _rows(path: Path, name: str, rows: slice) -> Tensor:
+    try:
+        with safe_open(path, "pt") as file:
+            return file.get_slice(name)[rows]
+    except (OSError, SafetensorError) as error:
+        raise ModelError(
+            f"{path} of the checkpoint is missing or damaged; delete the folder to start again"
+        ) from error
+
+
 def write(path: Path, tensors: Tensors, state: dict[str, Any] | None = None) -> None:
     """Write tensors and a state of plain values."""
     tidy = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
@@ -54,15 +124,15 @@ def write(path: Path, tensors: Tensors, state: dict[str, Any] | None = None) -> 
 
 
 def read(path: Path, expected: dict[str, Any]) -> tuple[dict[str, Any], Tensors] | None:
-    """The state and the tensors of a file, None when it is not there.
+    """State and tensors of a file, None if there is none.
 
-    `expected` are the values of the state that must agree, or the run is another one.
+    Values of the state that differ from `expected` are those of another run, and refused.
     """
     if not path.is_file():
         return None
     try:
         with safe_open(path, "pt") as file:
-            state = json.loads(file.metadata()["state"])
+            state = json.loads((file.metadata() or {})["state"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, KeyError, ValueError) as error:
         raise ModelError(f"the checkpoint {path} is damaged; delete it to start again") from error

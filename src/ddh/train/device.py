@@ -1,9 +1,13 @@
 """Where to compute: the fastest device there is, unless the user names one."""
 
 import torch
+from torch import nn
 
 from ddh._core.errors import InputError
 from ddh.train.distributed import current
+
+# From so many steps on a GPU, compiling a network pays for itself.
+COMPILED_STEPS = 1000
 
 
 def choose(device: str = "auto") -> torch.device:
@@ -12,7 +16,7 @@ def choose(device: str = "auto") -> torch.device:
         if torch.cuda.is_available():
             return torch.device("cuda")
         # processes that train together cannot exchange what is on Apple's GPU
-        if torch.backends.mps.is_available() and current().alone:
+        if torch.backends.mps.is_available() and current().is_single:
             return torch.device("mps")
         return torch.device("cpu")
     try:
@@ -34,3 +38,10 @@ def supports_bfloat16(device: torch.device) -> bool:
     if "AVX512" in capability:
         return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
     return False
+
+
+def compiled(module: nn.Module, device: torch.device, steps: float) -> nn.Module:
+    """The module, compiled if it runs on a GPU for at least `COMPILED_STEPS` steps."""
+    if device.type == "cuda" and steps >= COMPILED_STEPS:
+        return torch.compile(module)  # type: ignore[return-value]
+    return module

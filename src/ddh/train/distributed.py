@@ -16,8 +16,10 @@ from datetime import timedelta
 from typing import Any, NoReturn
 
 import click
+import numpy as np
 import torch
 import torch.distributed as dist
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ddh._core.errors import DDHError, DDHWarning, InputError
@@ -41,11 +43,11 @@ class Processes:
         self._meetings = 0
 
     @property
-    def alone(self) -> bool:
+    def is_single(self) -> bool:
         return self.size == 1
 
     @property
-    def first(self) -> bool:
+    def is_main(self) -> bool:
         """Whether this is the process that writes, prints and shows progress."""
         return self.rank == 0
 
@@ -56,9 +58,9 @@ class Processes:
 
     # -- within a step: everyone calls these in the same order --------------------------------
 
-    def add_up(self, *tensors: Tensor) -> None:
+    def all_reduce_(self, *tensors: Tensor) -> None:
         """Replace each tensor by its sum over the processes."""
-        if self.alone:
+        if self.is_single:
             return
         joined = torch.cat([tensor.double().flatten() for tensor in tensors])
         dist.all_reduce(joined)
@@ -68,7 +70,7 @@ class Processes:
 
     def gather(self, rows: Tensor) -> tuple[Tensor, slice]:
         """The rows of all processes, one after another, and where those of this one are."""
-        if self.alone:
+        if self.is_single:
             return rows, slice(0, len(rows))
         counts = torch.zeros(self.size, dtype=torch.int64, device=rows.device)
         counts[self.rank] = len(rows)
@@ -84,15 +86,15 @@ class Processes:
 
     def sums(self, values: Sequence[float], device: torch.device) -> Sequence[float]:
         """The sums of everyone's values."""
-        if self.alone:
+        if self.is_single:
             return values
         totals = torch.tensor(values, dtype=torch.float64, device=device)
         dist.all_reduce(totals)
         return totals.tolist()
 
-    def join(self, rows: Tensor) -> Tensor:
+    def gather_with_grad(self, rows: Tensor) -> Tensor:
         """As `gather`, with a gradient for the rows of this process."""
-        if self.alone:
+        if self.is_single:
             return rows
         whole, mine = self.gather(rows.detach())
         return torch.cat([whole[: mine.start], rows, whole[mine.stop :]])
@@ -104,7 +106,7 @@ class Processes:
 
     def agree(self, value: bool, device: torch.device) -> bool:
         """What the first process says."""
-        if self.alone:
+        if self.is_single:
             return value
         said = torch.tensor(int(value), device=device)
         dist.broadcast(said, 0)
@@ -112,19 +114,19 @@ class Processes:
 
     def parallel(self, module: nn.Module) -> nn.Module:
         """The module with its gradients averaged over the processes (torch's DDP)."""
-        if self.alone or not any(p.requires_grad for p in module.parameters()):
+        if self.is_single or not any(p.requires_grad for p in module.parameters()):
             return module
         return nn.parallel.DistributedDataParallel(module)
 
     # -- between stages -----------------------------------------------------------------------
 
-    def once(self, work: Callable[[], Any]) -> Any:
+    def run_on_main(self, work: Callable[[], Any]) -> Any:
         """Done by the first process while the others wait; all get the result (plain values)."""
-        if self.alone:
+        if self.is_single:
             return work()
         self._meetings += 1
         key = f"once/{self._meetings}"
-        if not self.first:
+        if not self.is_main:
             return self._awaited(key)
         try:
             value = work()
@@ -142,9 +144,9 @@ class Processes:
             raise DDHError(answer["error"])
         return answer["value"]
 
-    def meet(self) -> None:
+    def barrier(self) -> None:
         """Go on when everyone has come here, however long that takes."""
-        if self.alone:
+        if self.is_single:
             return
         self._meetings += 1
         key = f"meet/{self._meetings}"
@@ -160,8 +162,35 @@ class Processes:
             return True
 
 
-ALONE = Processes()
-_current = ALONE
+class Shard:
+    """The rows of `total` that this process holds."""
+
+    def __init__(self, processes: Processes, total: int) -> None:
+        self.processes, self.total = processes, total
+        self._asked: Tensor | None = None
+        self._batch = (torch.empty(0), slice(0, 0))
+
+    @property
+    def is_single(self) -> bool:
+        return self.processes.is_single
+
+    @property
+    def rows(self) -> slice:
+        return self.processes.shard(self.total)
+
+    def own(self, batch: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where in a batch of images those of this shard are."""
+        return np.flatnonzero((batch >= self.rows.start) & (batch < self.rows.stop))
+
+    def images(self, rows: Tensor) -> tuple[Tensor, slice]:
+        """The images of the whole batch, and where those of this process (its `rows`) are."""
+        if rows is not self._asked:  # several parts of the objective ask for the same batch
+            self._asked, self._batch = rows, self.processes.gather(rows + self.rows.start)
+        return self._batch
+
+
+SINGLE = Processes()
+_current = SINGLE
 
 
 def current() -> Processes:
@@ -178,16 +207,16 @@ def job(device: str = "auto") -> Iterator[Processes]:
     """
     global _current
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        yield ALONE
+        yield SINGLE
         return
     _current = processes = _join(device)
-    if not processes.first:
+    if not processes.is_main:
         set_quiet(True)
         warnings.simplefilter("ignore", DDHWarning)
     before = signal.signal(signal.SIGTERM, lambda *_: _end(processes, GONE))
     try:
         yield processes
-        processes.meet()
+        processes.barrier()
     except DDHError as error:
         _end(processes, str(error))
     except RuntimeError as error:
@@ -196,7 +225,7 @@ def job(device: str = "auto") -> Iterator[Processes]:
         _end(processes, GONE)
     finally:
         signal.signal(signal.SIGTERM, before)
-        _current = ALONE
+        _current = SINGLE
         set_quiet(False)
     dist.destroy_process_group()
 

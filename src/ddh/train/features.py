@@ -145,7 +145,7 @@ class _Store:
         self.noted = time.monotonic()
         shape = (len(source), backbone.dimensions)
         if folder is None:
-            if not self.processes.alone:
+            if not self.processes.is_single:
                 raise InputError("several processes need a work folder that all of them see")
             self.values = np.zeros(shape, np.float32)
             return
@@ -160,13 +160,13 @@ class _Store:
         } | ({"view": view} if view else {})
         if resume and self.note.is_file() and self.file.is_file():
             self._take_up()
-        self.processes.once(lambda: self._create(shape, resume))
+        self.processes.run_on_main(lambda: self._create(shape, resume))
         self.values = open_memmap(self.file, "r+")
 
     def _note_of(self, rank: int) -> Path:
         """The note of a process; of one alone, it covers all pictures."""
         assert self.folder is not None
-        if self.processes.alone:
+        if self.processes.is_single:
             return self.folder / "features.json"
         rows = self.processes.shard(len(self.source), rank)
         return self.folder / f"features-{rows.start}-{rows.stop}.json"
@@ -220,9 +220,9 @@ class _Store:
 
     def _join(self) -> None:
         """Take in what the other processes have done."""
-        if self.processes.alone:
+        if self.processes.is_single:
             return
-        self.processes.meet()
+        self.processes.barrier()
         self.values = open_memmap(self.file, "r")
         notes = [self._note_of(rank).read_text() for rank in range(self.processes.size)]
         self.failures = [Failure(**f) for note in notes for f in json.loads(note)["failures"]]
@@ -231,7 +231,7 @@ class _Store:
         """The rows of the usable pictures; for several processes a file, which they share."""
         if len(usable) == len(self.values):
             return self.values
-        if self.processes.alone:
+        if self.processes.is_single:
             return self.values[usable]
         assert self.folder is not None
         path = self.folder / "usable-features.npy"
@@ -244,7 +244,7 @@ class _Store:
                 rows[part] = self.values[usable[part]]
             rows.flush()
 
-        self.processes.once(write)
+        self.processes.run_on_main(write)
         return open_memmap(path, "r")
 
 

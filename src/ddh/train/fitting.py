@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -10,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from ddh._core.arrays import l2_normalize
@@ -19,27 +20,31 @@ from ddh._core.errors import InputError
 from ddh.backbones import Backbone
 from ddh.images import ImageSource
 from ddh.neighbours import approximate_labels, label_groups, pairwise_labels, statistics
-from ddh.objective import GraphPositives, GroupPositives, PairMemory, Positives
+from ddh.objective import (
+    GraphPositives,
+    GroupPositives,
+    PairMemory,
+    Positives,
+    Terms,
+    all_pairs,
+    in_batch,
+    quantisation,
+    regulariser,
+)
 from ddh.train import network, sharding
 from ddh.train.device import choose
-from ddh.train.distributed import current
+from ddh.train.distributed import Shard, current
 from ddh.train.features import Features
-from ddh.train.inputs import FeatureInputs, NetworkInputs
-from ddh.train.loop import Run, train
+from ddh.train.inputs import FeatureInputs, Inputs, NetworkInputs
 from ddh.train.network import HashingLayer, fold, freeze, prepare
 from ddh.train.settings import Depth, Settings
-from ddh.train.sharding import (
-    Shard,
-    ShardedFeatures,
-    ShardedGraph,
-    ShardedGroups,
-    ShardedMemory,
-    ShardedPictures,
-    share_batch_norms,
-)
+from ddh.train.sharding import ShardedGraph, ShardedGroups, ShardedMemory, share_batch_norms
+from ddh.train.trainer import Schedule, Trainer, TrainingTask
 
-# From so many steps on a GPU, compiling the network pays for itself.
-COMPILED_STEPS = 1000
+FILE, LAYER_FILE = "training.safetensors", "layer.safetensors"
+# Adam's steps on a network are at most this factor times the typical size of its weights, which
+# counts as LEAST_SIZE at least.
+STEP_SIZE, LEAST_SIZE = 10.0, 1e-3
 
 
 @dataclass(frozen=True)
@@ -101,28 +106,35 @@ def fit_hashing(
     layer = HashingLayer(features.shape[1], bits, torch.Generator().manual_seed(seed)).to(where)
     with torch.no_grad():
         outputs = torch.cat([layer(part) for part in standard.split(8192)])
-    run = Run(
-        inputs=FeatureInputs(standard) if shard.alone else ShardedFeatures(standard, shard),
-        layer=layer,
-        positives=positives,
-        memory=_memory(outputs, positives, settings, shard),
-        settings=settings,
-        seed=seed,
-        processes=shard.processes,
-        identity={"bits": bits, "depth": depth, "data": data.digest()},
+    task = HashingTask(
+        layer, positives, _memory(outputs, positives, settings, shard), settings, shard
     )
-    history: list[dict[str, float]] = []
-    if depth == "head":
-        history = train(run, folder=folder, resume=resume)
-    else:
+    identity = {"bits": bits, "depth": depth, "data": data.digest()}
+
+    def train(inputs: Inputs, file: str) -> list[dict[str, Any]]:
+        chosen = task.settings
+        steps = math.ceil(len(inputs) / chosen.batch_size)
+        return Trainer(
+            task,
+            inputs,
+            Schedule(chosen.epochs, steps, chosen.learning_rate_at),
+            batch_size=chosen.batch_size,
+            seed=seed,
+            device=where,
+            checkpoint=None if folder is None else folder / file,
+            identity={"settings": chosen.to_dict(), **identity},
+            processes=shard.processes,
+        ).run(resume)
+
+    history: list[dict[str, Any]] = []
+    if depth == "head" or settings.network_epochs:
+        history = train(FeatureInputs(standard, shard), FILE if depth == "head" else LAYER_FILE)
+    if depth != "head":
         if settings.network_epochs:
-            alone = None if folder is None else folder / "layer"
-            history = train(run, folder=alone, resume=resume)
-            run.settings = settings.for_network()
-        _add_network(run, data, depth, mean, scale, shard)
+            task.settings = settings.for_network()
         history += [
             entry | {"epoch": len(history) + entry["epoch"]}
-            for entry in train(run, folder=folder, resume=resume)
+            for entry in train(_network_inputs(task, data, depth, mean, scale, shard), FILE)
         ]
         assert data.backbone is not None
         freeze(data.backbone.cpu())
@@ -131,15 +143,106 @@ def fit_hashing(
     return Fitted(folded["weight"], folded["bias"], settings, history, label_statistics)
 
 
+class HashingTask(TrainingTask):
+    """The objective of the hashing layer (2.4), with a memory of the outputs of all images."""
+
+    def __init__(
+        self,
+        layer: HashingLayer,
+        positives: Positives,
+        memory: PairMemory,
+        settings: Settings,
+        shard: Shard,
+    ) -> None:
+        self.layer, self.positives, self.memory = layer, positives, memory
+        self.settings, self.processes = settings, shard.processes
+        self.network: nn.Module | None = None
+        self.network_parameters: list[nn.Parameter] = []
+        self.hash = shard.processes.parallel(layer)
+
+    def modules(self) -> dict[str, nn.Module]:
+        trained: dict[str, nn.Module] = {"layer": self.layer}
+        return trained if self.network is None else trained | {"network": self.network}
+
+    def begin_epoch(self, trainer: Trainer) -> None:
+        self.memory.refresh()
+
+    def loss(self, batch: Tensor, rows: Tensor, progress: float) -> dict[str, Tensor]:
+        """J of a batch, divided by N x batch as in the authors' release, and its terms.
+
+        With several processes, each has the terms of its rows, and an equal share of what does
+        not belong to rows.
+        """
+        settings, N, processes = self.settings, len(self.memory), self.processes
+        z = self.hash(batch)
+        b = int(processes.sums([len(rows)], z.device)[0])
+        self.memory.update(rows, z)
+        if settings.pairs == "all":
+            pairs, others = all_pairs(z, rows, self.positives, self.memory, settings.alpha), N
+        else:
+            whole = processes.gather_with_grad(z)
+            whole = in_batch(whole, self.positives.within(rows), settings.alpha)
+            pairs, others = processes.share_value(whole), b
+        terms = Terms(
+            pairs / (others * b),
+            quantisation(z) / (N * b),
+            regulariser(self.layer.weight, self.layer.bias) / processes.size,
+        )
+        total = terms.total(settings.quantisation_weight(N, z.shape[1]), settings.lambda2)
+        return {"loss": total, **terms._asdict()}
+
+    def optimiser(self) -> torch.optim.Optimizer:
+        settings = self.settings
+        groups: list[dict[str, Any]] = [{"params": list(self.layer.parameters())}]
+        if settings.optimiser == "sgd":
+            if self.network_parameters:
+                scale = settings.backbone_lr_scale
+                groups.append({"params": self.network_parameters, "lr_scale": scale})
+            return torch.optim.SGD(
+                groups,
+                lr=settings.learning_rate,
+                momentum=settings.momentum,
+                weight_decay=settings.weight_decay,
+            )
+        groups += [
+            {"params": [weight], "lr_scale": settings.backbone_lr_scale * relative_step(weight)}
+            for weight in self.network_parameters
+        ]
+        return torch.optim.Adam(
+            groups, lr=settings.learning_rate, weight_decay=settings.weight_decay
+        )
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        memory = self.memory
+        tensors = {"total": memory.all.total, "gram": memory.all.gram}
+        if memory.groups is not None:
+            tensors |= {"group_total": memory.groups.total, "group_gram": memory.groups.gram}
+        return {}, tensors
+
+    def load_state(self, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        for name, target in self.state()[1].items():
+            target.copy_(tensors[name])
+
+    def shard_tensors(self) -> dict[str, Tensor]:
+        return {"outputs": self.memory.outputs}
+
+
+def relative_step(weight: nn.Parameter) -> float:
+    """Adam's steps have one size for all weights, but those of networks do not: before batch norms
+    they may be tiny. Its steps on small weights are therefore made in proportion to them."""
+    typical = float(weight.detach().square().mean().sqrt())
+    return min(1.0, STEP_SIZE * max(LEAST_SIZE, typical))
+
+
 def _standardise(features: Tensor, centre: bool, shard: Shard) -> tuple[Tensor, Tensor]:
-    if shard.alone:
+    if shard.is_single:
         return network.standardise(features, centre)
     return sharding.standardise(features, centre, shard)
 
 
 def _memory(outputs: Tensor, positives: Positives, settings: Settings, shard: Shard) -> PairMemory:
     grams = settings.alpha != 1
-    if shard.alone:
+    if shard.is_single:
         return PairMemory(outputs, positives.group_of, group_grams=grams)
     groups = len(positives.sizes) if isinstance(positives, GroupPositives) else None
     return ShardedMemory(outputs, shard, positives.group_of, group_grams=grams, groups=groups)
@@ -159,10 +262,10 @@ def _positives(
         groups = label_groups(data.labels)
         degree = groups.degree()
         summary = {"groups": len(groups.sizes), "mean_degree": float(degree.mean())}
-        if shard.alone:
+        if shard.is_single:
             return GroupPositives(groups, device), summary
         return ShardedGroups(groups, shard, device), summary
-    if shard.alone:
+    if shard.is_single:
         graph, summary = _graph(data, settings, device, approximate, folder, resume)
         return GraphPositives(graph, device), summary
     if folder is None:
@@ -176,7 +279,7 @@ def _positives(
             sparse.save_npz(_part(folder, rank), graph[rows], compressed=False)
         return summary
 
-    summary = shard.processes.once(hand_out)
+    summary = shard.processes.run_on_main(hand_out)
     rows = sparse.csr_array(sparse.load_npz(_part(folder, shard.processes.rank)))
     return ShardedGraph(rows, shard, device), summary
 
@@ -217,21 +320,23 @@ def _graph(
     return graph, summary
 
 
-def _add_network(
-    run: Run, data: Data, depth: Depth, mean: Tensor, scale: Tensor, shard: Shard
-) -> None:
+def _network_inputs(
+    task: "HashingTask", data: Data, depth: Depth, mean: Tensor, scale: Tensor, shard: Shard
+) -> NetworkInputs:
     """Let the backbone learn too: batches then come from pictures."""
     assert data.backbone is not None
     assert data.source is not None
     backbone = data.backbone.to(mean.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-    run.network = backbone
-    run.network_parameters = prepare(backbone, depth)
-    steps = run.settings.epochs * len(run.inputs) // run.settings.batch_size
-    compiled = mean.device.type == "cuda" and steps >= COMPILED_STEPS
-    pictures = (backbone, data.source, data.features.usable, mean, scale)
-    unit = run.settings.unit
-    if shard.alone:
-        run.inputs = NetworkInputs(*pictures, unit=unit, compiled=compiled)
-    else:
+    task.network, task.network_parameters = backbone, prepare(backbone, depth)
+    if not shard.is_single:
         share_batch_norms(backbone)
-        run.inputs = ShardedPictures(*pictures, shard, unit=unit, compiled=compiled)
+    return NetworkInputs(
+        backbone,
+        data.source,
+        data.features.usable,
+        mean,
+        scale,
+        normalize=task.settings.unit,
+        steps=task.settings.epochs * shard.total // task.settings.batch_size,
+        shard=shard,
+    )

@@ -1,56 +1,73 @@
-"""Where a training batch comes from: ready features, or pictures through the network."""
+"""Sources of training batches: precomputed features, or pictures through the network."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import normalize
+from torch.nn.functional import normalize as l2_normalize
 
 from ddh.backbones import Backbone
-from ddh.images import ImageSource, load_batches
+from ddh.images import ImageSource, load_parts
 from ddh.train.augmentation import augment
-from ddh.train.device import supports_bfloat16
+from ddh.train.device import compiled, supports_bfloat16
+from ddh.train.distributed import SINGLE, Shard
+
+Parts = list[NDArray[np.int64]]
 
 
 class Inputs(ABC):
-    """Batches of phi(x), in a given order; row i is image i of the collection."""
+    """Batches in a given order; row i is image i of the collection."""
 
     @abstractmethod
     def __len__(self) -> int: ...
 
     @abstractmethod
-    def batches(
-        self, order: NDArray[np.int64], batch_size: int, seeds: Iterator[int]
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        """(rows, features) batch by batch; each batch draws one seed for its augmentation."""
+    def batches(self, parts: Parts, seeds: list[int]) -> Iterator[tuple[Tensor, Any]]:
+        """(rows, batch) for each part, the row numbers of one step; its seed is for augmentation.
+
+        Where processes train together, rows are those of this process's shard, counted from its
+        start.
+        """
 
 
 class FeatureInputs(Inputs):
     """Standardised features on the device: the depth "head"."""
 
-    def __init__(self, features: Tensor) -> None:
-        self.features = features
+    def __init__(self, features: Tensor, shard: Shard | None = None) -> None:
+        self.features, self.shard = features, shard or Shard(SINGLE, len(features))
 
     def __len__(self) -> int:
-        return len(self.features)
+        return self.shard.total
 
-    def batches(
-        self, order: NDArray[np.int64], batch_size: int, seeds: Iterator[int]
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        rows = torch.from_numpy(order).to(self.features.device)
-        for part in rows.split(batch_size):
-            yield part, self.features[part]
+    def batches(self, parts: Parts, seeds: list[int]) -> Iterator[tuple[Tensor, Tensor]]:
+        own = [part[self.shard.own(part)] - self.shard.rows.start for part in parts]
+        rows = torch.from_numpy(np.concatenate(own)).to(self.features.device)
+        for batch in rows.split([len(part) for part in own]):
+            yield batch, self.features[batch]
 
 
 class NetworkInputs(Inputs):
     """Augmented pictures through the backbone: the depths "last stage" and "network".
 
-    `usable` are the places in the source of the images that could be read. On a GPU the network
-    runs in bfloat16 and, with `compiled`, through torch.compile, whose first steps take a minute;
-    the features that come out are float32.
+    Parameters
+    ----------
+    backbone : Backbone
+        In a run of several processes its gradients are averaged over them.
+    source : ImageSource
+    usable : array of int
+        Indices in the source of the images that could be read.
+    mean, scale : Tensor
+        Standardisation of the features.
+    normalize : bool
+        Scale features to unit length first.
+    steps : int
+        Length of the training; on a GPU a long one compiles the network (see `device.compiled`).
+    shard : Shard, optional
+        Rows that this process holds.
     """
 
     def __init__(
@@ -61,40 +78,41 @@ class NetworkInputs(Inputs):
         mean: Tensor,
         scale: Tensor,
         *,
-        unit: bool = False,
-        compiled: bool = False,
+        normalize: bool = False,
+        steps: int = 0,
+        shard: Shard | None = None,
     ) -> None:
         self.backbone, self.source, self.usable = backbone, source, usable
-        self.mean, self.scale, self.unit = mean, scale, unit
-        self.forward = torch.compile(backbone) if compiled else backbone
+        self.mean, self.scale, self.normalize = mean, scale, normalize
+        self.shard = shard or Shard(SINGLE, len(usable))
+        self.forward = compiled(self.shard.processes.parallel(backbone), mean.device, steps)
         self.half = mean.device.type == "cuda" and supports_bfloat16(mean.device)
 
     def __len__(self) -> int:
         return len(self.usable)
 
-    def batches(
-        self, order: NDArray[np.int64], batch_size: int, seeds: Iterator[int]
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        row_of = np.full(len(self.source), -1)
-        row_of[self.usable] = np.arange(len(self.usable))
-        device = self.mean.device
-        loaded = load_batches(
-            self.source,
-            self.backbone.preprocessing,
-            batch_size,
-            indices=self.usable[order],
-            native=True,
-        )
-        for batch, seed in zip(loaded, seeds, strict=False):
-            if not len(batch):
+    def batches(self, parts: Parts, seeds: list[int]) -> Iterator[tuple[Tensor, Tensor]]:
+        own = [self.shard.own(part) for part in parts]
+        wanted = [self.usable[part[places]] for part, places in zip(parts, own, strict=True)]
+        loaded = load_parts(self.source, self.backbone.preprocessing, wanted, native=True)
+        for batch, part, places, seed in zip(loaded, parts, own, seeds, strict=True):
+            read = places[np.isin(self.usable[part[places]], batch.indices)]
+            rows = torch.from_numpy(part[read] - self.shard.rows.start).to(self.mean.device)
+            if len(read):
+                pixels = torch.from_numpy(batch.pixels).to(self.mean.device)
+                x = augment(self.backbone.normalise(pixels), seed, part=(read, len(part)))
+            elif self.shard.is_single:
+                yield rows, self.mean.new_empty(0, len(self.mean))
                 continue
-            rows = torch.from_numpy(row_of[batch.indices]).to(device)
-            pixels = torch.from_numpy(batch.pixels).to(device)
-            yield rows, self.standard_features(augment(self.backbone.normalise(pixels), seed))
+            else:  # goes through the network too: the processes stay in step
+                size = self.backbone.preprocessing.size
+                x = self.mean.new_zeros(0, 3, size, size)
+            yield rows, self._standard_features(x)
 
-    def standard_features(self, x: Tensor) -> Tensor:
+    def _standard_features(self, x: Tensor) -> Tensor:
         """(phi(x) - mean) / scale of normalised pictures."""
         with torch.autocast(x.device.type, torch.bfloat16, enabled=self.half):
-            features = self.forward(x)
-        features = normalize(features.float(), dim=1) if self.unit else features.float()
+            features = self.forward(x).float()
+        if self.normalize:
+            features = l2_normalize(features, dim=1)
         return (features - self.mean) / self.scale

@@ -1,5 +1,6 @@
 """Every setting of the training, and the presets that choose them for the user."""
 
+import math
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
@@ -81,6 +82,13 @@ class Settings:
     def quantisation_weight(self, images: int, bits: int) -> float:
         """lambda1 in the paper's units."""
         return self.lambda1 * images / bits if self.balanced else self.lambda1
+
+    def learning_rate_at(self, progress: float) -> float:
+        """The learning rate after this fraction of the training."""
+        first, last = self.learning_rate, self.final_learning_rate
+        if self.optimiser == "sgd":
+            return first * (last / first) ** progress
+        return last + (first - last) * (1 + math.cos(math.pi * progress)) / 2
 
     def for_network(self) -> "Settings":
         """Those of the training that follows when the layer has learned alone."""

@@ -12,51 +12,17 @@ so no row of U ever travels, and traffic does not grow with N or with the number
 `rows` are places within the shard here, not numbers of images.
 """
 
-from collections.abc import Iterator
-
 import numpy as np
 import torch
 import torch.distributed as dist
-from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor, nn
 
-from ddh.backbones import Backbone
-from ddh.images import Batch, ImageSource, load_parts
 from ddh.neighbours import LabelGroups
 from ddh.objective import GroupPositives, PairMemory, Positives
 from ddh.objective.memory import Moments
 from ddh.objective.positives import SparseRows
-from ddh.train.augmentation import augment
-from ddh.train.distributed import Processes
-from ddh.train.inputs import Inputs, NetworkInputs
-
-
-class Shard:
-    """The rows of `total` that this process holds."""
-
-    def __init__(self, processes: Processes, total: int) -> None:
-        self.processes, self.total = processes, total
-        self._asked: Tensor | None = None
-        self._batch = (torch.empty(0), slice(0, 0))
-
-    @property
-    def alone(self) -> bool:
-        return self.processes.alone
-
-    @property
-    def rows(self) -> slice:
-        return self.processes.shard(self.total)
-
-    def own(self, batch: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where in a batch of images those of this shard are."""
-        return np.flatnonzero((batch >= self.rows.start) & (batch < self.rows.stop))
-
-    def images(self, rows: Tensor) -> tuple[Tensor, slice]:
-        """The images of the whole batch, and where those of this process (its `rows`) are."""
-        if rows is not self._asked:  # several parts of the objective ask for the same batch
-            self._asked, self._batch = rows, self.processes.gather(rows + self.rows.start)
-        return self._batch
+from ddh.train.distributed import Shard
 
 
 class ShardedMemory(PairMemory):
@@ -83,7 +49,7 @@ class ShardedMemory(PairMemory):
     def refresh(self, block: int = 65536) -> None:
         super().refresh(block)
         for moments in self._moments():
-            self.shard.processes.add_up(moments.total, moments.gram)
+            self.shard.processes.all_reduce_(moments.total, moments.gram)
 
     def update(self, rows: Tensor, outputs: Tensor) -> None:
         fresh = outputs.detach().to(self.outputs.dtype)
@@ -92,7 +58,7 @@ class ShardedMemory(PairMemory):
             change = Moments.like(moments)
             change.add(rows, stale, sign=-1)
             change.add(rows, fresh, sign=1)
-            self.shard.processes.add_up(change.total, change.gram)
+            self.shard.processes.all_reduce_(change.total, change.gram)
             moments.total += change.total
             moments.gram += change.gram
         self.outputs[rows] = fresh
@@ -115,7 +81,7 @@ class ShardedGraph(Positives):
     def sums(self, rows: Tensor, memory: PairMemory) -> Tensor:
         images, mine = self.shard.images(rows)
         sums = self.positives.sum(images, memory.outputs)
-        self.shard.processes.add_up(sums)
+        self.shard.processes.all_reduce_(sums)
         return sums[mine]
 
     def squares(self, rows: Tensor, outputs: Tensor, memory: PairMemory) -> Tensor:
@@ -129,7 +95,7 @@ class ShardedGraph(Positives):
         values = z.new_zeros(len(z)).index_add(0, owner, off.square())
         slopes = torch.zeros_like(z).index_add(0, owner, off[:, None] * partners)
         slopes *= 2 / memory.bits
-        self.shard.processes.add_up(values, slopes)
+        self.shard.processes.all_reduce_(values, slopes)
         return values[mine] + (slopes[mine] * (outputs - outputs.detach())).sum(dim=1)
 
     def within(self, rows: Tensor) -> Tensor:
@@ -141,7 +107,7 @@ class ShardedGraph(Positives):
         met = place[columns] >= 0
         similar = torch.zeros(len(images), len(images), device=rows.device)
         similar[owner[met], place[columns[met]]] = 1
-        self.shard.processes.add_up(similar)
+        self.shard.processes.all_reduce_(similar)
         return similar > 0
 
 
@@ -159,68 +125,6 @@ class ShardedGroups(GroupPositives):
         """Similarity among the images of the whole batch."""
         images, _ = self.shard.images(rows)
         return self.among(self.everyone[images])
-
-
-# -- batches ------------------------------------------------------------------------------
-
-
-class ShardedFeatures(Inputs):
-    """Standardised features of one shard: of each batch, the rows that the shard holds."""
-
-    def __init__(self, features: Tensor, shard: Shard) -> None:
-        self.features, self.shard = features, shard
-
-    def __len__(self) -> int:
-        return self.shard.total
-
-    def batches(
-        self, order: NDArray[np.int64], batch_size: int, seeds: Iterator[int]
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        for start in range(0, len(order), batch_size):
-            batch = order[start : start + batch_size]
-            rows = torch.from_numpy(batch[self.shard.own(batch)] - self.shard.rows.start)
-            rows = rows.to(self.features.device)
-            yield rows, self.features[rows]
-
-
-class ShardedPictures(NetworkInputs):
-    """Augmented pictures of one shard through the backbone, whose gradients are averaged."""
-
-    def __init__(
-        self,
-        backbone: Backbone,
-        source: ImageSource,
-        usable: NDArray[np.int64],
-        mean: Tensor,
-        scale: Tensor,
-        shard: Shard,
-        *,
-        unit: bool = False,
-        compiled: bool = False,
-    ) -> None:
-        super().__init__(backbone, source, usable, mean, scale, unit=unit)
-        self.shard = shard
-        shared = shard.processes.parallel(backbone)
-        self.forward = torch.compile(shared) if compiled else shared
-
-    def batches(
-        self, order: NDArray[np.int64], batch_size: int, seeds: Iterator[int]
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
-        places = [self.shard.own(batch) for batch in batches]
-        parts = [self.usable[b[own]] for b, own in zip(batches, places, strict=True)]
-        loaded = load_parts(self.source, self.backbone.preprocessing, parts, native=True)
-        for batch, images, own, seed in zip(loaded, batches, places, seeds, strict=False):
-            read = own[np.isin(self.usable[images[own]], batch.indices)]
-            rows = torch.from_numpy(images[read] - self.shard.rows.start).to(self.mean.device)
-            yield rows, self.standard_features(self._augmented(batch, seed, read, len(images)))
-
-    def _augmented(self, batch: Batch, seed: int, places: NDArray[np.int64], images: int) -> Tensor:
-        if not len(batch):  # goes through the network too: the processes' steps stay in step
-            size = self.backbone.preprocessing.size
-            return self.mean.new_zeros(0, 3, size, size)
-        pixels = torch.from_numpy(batch.pixels).to(self.mean.device)
-        return augment(self.backbone.normalise(pixels), seed, part=(places, images))
 
 
 class SharedBatchNorm(nn.BatchNorm2d):
@@ -280,10 +184,10 @@ def standardise(features: Tensor, centre: bool, shard: Shard) -> tuple[Tensor, T
     """`ddh.train.network.standardise` over all shards."""
     values = features.double()
     total = values.sum(dim=0)
-    shard.processes.add_up(total)
+    shard.processes.all_reduce_(total)
     mean = total / shard.total if centre else torch.zeros_like(total)
     squares = (values - mean).square().sum()
-    shard.processes.add_up(squares)
+    shard.processes.all_reduce_(squares)
     scale = (squares / (shard.total * features.shape[1])).sqrt()
     scale = torch.where(scale > 0, scale, torch.ones_like(scale))
     return mean.to(features.dtype), scale.to(features.dtype)

@@ -1,0 +1,349 @@
+"""The training loop: one for the hashing layer, for the deep methods and for pretraining.
+
+A method supplies a `TrainingTask` with its loss; the `Trainer` owns data order, schedule, optimiser
+steps, checkpoints, resuming, processes that train together, progress bar, history and the check
+for divergence.
+"""
+
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ddh._core.errors import DDHError
+from ddh._core.progress import Bar, bar
+from ddh.train import checkpoint_io
+from ddh.train.distributed import SINGLE, Processes
+from ddh.train.inputs import Inputs
+
+CHECKPOINT_SECONDS = 10.0
+
+
+class Schedule:
+    """Number of steps, learning rate at each, and where a segment of the training ends.
+
+    Parameters
+    ----------
+    epochs, steps_per_epoch : int
+        Length of the run.
+    rate : callable
+        Learning rate as a function of the fraction of the training that is done.
+    """
+
+    #: Whether the length of the run depends on measured time (see `measured`).
+    is_timed = False
+
+    def __init__(self, epochs: int, steps_per_epoch: int, rate: Callable[[float], float]) -> None:
+        self.steps_per_epoch, self.total = steps_per_epoch, epochs * steps_per_epoch
+        self.rate = rate
+
+    def progress(self, step: int) -> float:
+        """Fraction of the training before this step, 0 to 1."""
+        return min(1.0, step / self.total)
+
+    def learning_rate(self, step: int) -> float:
+        return self.rate(self.progress(step))
+
+    def segment_end(self, step: int) -> int:
+        """Step at which the segment that contains `step` ends; by default that of its epoch."""
+        return min(self.total, (step // self.steps_per_epoch + 1) * self.steps_per_epoch)
+
+    def measured(self, step: int, seconds: float, seconds_per_step: float) -> None:
+        """Called after each segment of a timed run: `step` steps took `seconds` in all."""
+
+
+class TrainingTask(ABC):
+    """What a method supplies to the `Trainer`: its modules, its optimiser and its loss."""
+
+    @abstractmethod
+    def modules(self) -> dict[str, nn.Module]:
+        """Everything that learns, by name; it is kept in checkpoints."""
+
+    @abstractmethod
+    def optimiser(self) -> torch.optim.Optimizer:
+        """A new optimiser; "lr_scale" of a parameter group (default 1) multiplies its rate."""
+
+    @abstractmethod
+    def loss(self, batch: Any, rows: Tensor, progress: float) -> Tensor | dict[str, Tensor]:
+        """Loss of a batch of the images `rows`, after the fraction `progress` of the training.
+
+        A dict holds the loss under "loss", and further terms to be averaged into the history.
+        With several processes, the loss is the sum of what they return.
+        """
+
+    def begin_epoch(self, trainer: "Trainer") -> None:
+        """Called before the first step of an epoch."""
+        return
+
+    def begin_segment(self, trainer: "Trainer") -> None:
+        """Called before each segment; its time counts as training time."""
+        return
+
+    def after_step(self, progress: float) -> None:
+        """Called after each step of the optimiser."""
+        return
+
+    def end_segment(self, trainer: "Trainer", entry: dict[str, Any]) -> dict[str, Any] | None:
+        """The history's entry for a segment, from the means of its losses; None for no entry."""
+        return entry
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Plain values and tensors to keep in checkpoints beside the modules."""
+        return {}, {}
+
+    def load_state(self, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        """Put back what `state` has given."""
+        return
+
+    def shard_tensors(self) -> dict[str, Tensor]:
+        """Tensors of which each process holds the rows of its shard; restored in place."""
+        return {}
+
+
+class Trainer:
+    """Trains a task to the end of its schedule.
+
+    The run is divided into segments (epochs, unless the schedule says otherwise). After each one
+    the mean loss is read, checked and entered in the history. Batches, augmentation and noise are
+    drawn from (seed, epoch, step), so a resumed run continues as if it had not been interrupted:
+    on a CPU it ends with the same weights, bit for bit.
+
+    Parameters
+    ----------
+    task : TrainingTask
+    inputs : Inputs
+        Source of the batches.
+    schedule : Schedule
+    batch_size : int
+        Images per step; an epoch is `schedule.steps_per_epoch` slices of a random order.
+    seed : int
+    device : torch.device
+    label : str
+        Name of the progress bar.
+    checkpoint : Path, optional
+        File that is written after the first step, then every `checkpoint_seconds`, and at the
+        end.
+    identity : mapping
+        Values that tell this run from another; a checkpoint with other values is refused.
+    checkpoint_midway : bool
+        Whether a checkpoint may be written within a segment.
+    processes : Processes
+        Those that train together. They take every step together, each with the rows of the batch
+        that its shard holds.
+    show : sequence of str
+        Figures of the newest history entry to show beside the progress bar.
+
+    Attributes
+    ----------
+    step : int
+        Steps done.
+    seconds : float
+        Training time so far, over all runs that were resumed.
+    history : list of dict
+        One entry per segment.
+    """
+
+    def __init__(
+        self,
+        task: TrainingTask,
+        inputs: Inputs,
+        schedule: Schedule,
+        *,
+        batch_size: int,
+        seed: int,
+        device: torch.device,
+        label: str = "Training",
+        checkpoint: Path | None = None,
+        identity: Mapping[str, Any] | None = None,
+        checkpoint_seconds: float | None = None,
+        checkpoint_midway: bool = True,
+        processes: Processes = SINGLE,
+        show: Sequence[str] = ("loss",),
+    ) -> None:
+        self.task, self.inputs, self.schedule = task, inputs, schedule
+        self.batch_size, self.seed, self.device = batch_size, seed, device
+        self.label, self.show, self.processes = label, show, processes
+        self.checkpoint, self.checkpoint_midway = checkpoint, checkpoint_midway
+        self.checkpoint_seconds = (
+            CHECKPOINT_SECONDS if checkpoint_seconds is None else checkpoint_seconds
+        )
+        self.identity = {"seed": seed, "images": len(inputs), **(identity or {})}
+        self.optimiser = task.optimiser()
+        self.step, self.seconds = 0, 0.0
+        self.history: list[dict[str, Any]] = []
+        self._sums: dict[str, Tensor | float] = {}  # of the segment's losses
+        self._summed = 0
+        self._saved_at = -math.inf
+
+    def run(self, resume: bool = False) -> list[dict[str, Any]]:
+        """Train to the end, from the checkpoint if `resume` and there is one; the history."""
+        if resume:
+            self._resume()
+        devices = [self.device] if self.device.type == "cuda" else []
+        with (
+            torch.random.fork_rng(devices=devices),
+            bar(self.label, total=self.schedule.total, unit="step") as progress,
+        ):
+            progress.update(self.step)
+            while self.step < self.schedule.total:
+                self._segment(progress)
+        if self.checkpoint is not None:
+            self._save()
+        return self.history
+
+    def reset_optimiser(self) -> None:
+        """Start again with a new optimiser, without momentum."""
+        self.optimiser = self.task.optimiser()
+
+    # -- steps ----------------------------------------------------------------------------
+
+    def _segment(self, progress: Bar) -> None:
+        started = time.monotonic()
+        epoch, at = divmod(self.step, self.schedule.steps_per_epoch)
+        end = self.schedule.segment_end(self.step)
+        if at == 0:
+            self.task.begin_epoch(self)
+        self.task.begin_segment(self)
+        places = range(at, at + end - self.step)
+        seeds = [
+            int(np.random.SeedSequence((self.seed, epoch, place)).generate_state(1)[0])
+            for place in places
+        ]
+        batches = self.inputs.batches(self._parts(epoch, places), seeds)
+        halfway, middle = self.step + len(places) // 2, started
+        for seed in seeds:
+            if self.step == halfway and self.schedule.is_timed:
+                self._synchronise()  # the first steps may have compiled the network
+                middle = time.monotonic()
+            torch.manual_seed(seed)
+            rows, batch = next(batches)
+            self._step(batch, rows)
+            progress.update(1)
+            if self.step == end:
+                self._end_segment(progress, started, middle, end - halfway)
+            if self._is_due(end):
+                self._save()
+                self._saved_at = time.monotonic()
+
+    def _parts(self, epoch: int, places: range) -> list[NDArray[np.int64]]:
+        """Rows of the batches at these places of an epoch."""
+        order = np.random.default_rng((self.seed, epoch)).permutation(len(self.inputs))
+        size = self.batch_size
+        return [order[place * size : (place + 1) * size] for place in places]
+
+    def _step(self, batch: Any, rows: Tensor) -> None:
+        done, self.step = self.step, self.step + 1
+        if self.processes.is_single and not len(rows):
+            return  # none of these images could be read
+        rate = self.schedule.learning_rate(done)
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate * group.get("lr_scale", 1.0)
+        losses = self.task.loss(batch, rows, self.schedule.progress(done))
+        terms = losses if isinstance(losses, dict) else {"loss": losses}
+        self.optimiser.zero_grad(set_to_none=True)
+        # DDP averages the gradients, of which the sum is wanted
+        (terms["loss"] * self.processes.size).backward()  # type: ignore[no-untyped-call]
+        self.optimiser.step()
+        for name, value in terms.items():  # they stay on the device: no waiting
+            self._sums[name] = self._sums.get(name, 0.0) + _wide(value.detach())
+        self._summed += 1
+        self.task.after_step(self.schedule.progress(self.step))
+
+    def _end_segment(self, progress: Bar, started: float, middle: float, timed: int) -> None:
+        """Read the losses (which waits for the device), check them and extend the history."""
+        names = list(self._sums)
+        sums = self.processes.sums([float(value) for value in self._sums.values()], self.device)
+        means = {name: value / self._summed for name, value in zip(names, sums, strict=True)}
+        self._sums, self._summed = {}, 0
+        ended = time.monotonic()
+        self.seconds += ended - started
+        if self.schedule.is_timed:
+            self.schedule.measured(self.step, self.seconds, (ended - middle) / timed)
+            progress.expect(self.schedule.total)
+        epoch, beyond = divmod(self.step, self.schedule.steps_per_epoch)
+        rate = self.schedule.learning_rate(self.step - 1)
+        if not math.isfinite(means.get("loss", 0.0)):
+            raise DDHError(
+                f"{self.label}: the loss is {means['loss']} in epoch {epoch + bool(beyond)}; "
+                f"lower learning_rate (it is {rate:.3g} there)"
+            )
+        if beyond:
+            epoch = round(self.step / self.schedule.steps_per_epoch, 2)
+        entry = self.task.end_segment(self, {"epoch": epoch, **means, "learning_rate": rate})
+        if entry is not None:
+            self.history.append(entry)
+        newest = self.history[-1] if self.history else {}
+        shown = {name: f"{newest[name]:.4f}" for name in self.show if name in newest}
+        progress.set_postfix(shown, refresh=False)
+
+    def _synchronise(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    # -- checkpoints ----------------------------------------------------------------------
+
+    def _is_due(self, segment_end: int) -> bool:
+        """Whether it is time for a checkpoint; the main process has the clock."""
+        if self.checkpoint is None or not (self.checkpoint_midway or self.step == segment_end):
+            return False
+        waited = time.monotonic() - self._saved_at
+        return self.processes.agree(waited > self.checkpoint_seconds, self.device)
+
+    def _save(self) -> None:
+        assert self.checkpoint is not None
+        values, tensors = self.task.state()
+        sums = self.processes.sums([float(value) for value in self._sums.values()], self.device)
+        state = self.identity | {
+            "step": self.step,
+            "total": self.schedule.total,
+            "seconds": self.seconds,
+            "history": self.history,
+            "sums": dict(zip(self._sums, sums, strict=True)),
+            "summed": self._summed,
+            "task": values,
+        }
+        tensors = checkpoint_io.collect(self.task.modules(), self.optimiser) | {
+            f"task.{name}": tensor for name, tensor in tensors.items()
+        }
+        checkpoint_io.save(
+            self.checkpoint,
+            tensors,
+            state,
+            self.task.shard_tensors(),
+            len(self.inputs),
+            self.processes,
+        )
+
+    def _resume(self) -> None:
+        """Continue from the checkpoint, where there is one."""
+        if self.checkpoint is None:
+            return
+        found = checkpoint_io.load(
+            self.checkpoint,
+            self.identity,
+            self.task.shard_tensors(),
+            len(self.inputs),
+            self.processes,
+        )
+        if found is None:
+            return
+        state, tensors = found
+        checkpoint_io.restore(tensors, self.task.modules(), self.optimiser)
+        self.step, self.seconds = state["step"], state["seconds"]
+        self.history, self.schedule.total = state["history"], state["total"]
+        self._summed = state["summed"]
+        # they are sums over the processes
+        self._sums = {k: v if self.processes.is_main else 0.0 for k, v in state["sums"].items()}
+        self.task.load_state(state["task"], checkpoint_io.below(tensors, "task."))
+
+
+def _wide(value: Tensor) -> Tensor:
+    """In float64, which Apple's GPUs do not have."""
+    return value if value.device.type == "mps" else value.double()
