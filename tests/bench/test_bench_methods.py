@@ -7,8 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from ddh.bench.faiss_methods import standard_error
-from ddh.bench.method_task import Task, digits, held_out
-from ddh.bench.methods import chosen_ways
+from ddh.bench.methods import chosen_methods, digits, score, task_of
 from ddh.cli import cli
 from ddh.evaluation import mean_average_precision
 from ddh.hashers import ITQ
@@ -82,24 +81,24 @@ def test_text_for_people(features):
 
 
 def test_every_method_is_measured_and_optional_labels_both_ways():
-    ways = chosen_ways(None)
-    assert list(dict(ways)) == list(MODULES)
-    assert [labelled for name, labelled in ways if name == "DDH"] == [False, True]
-    assert ("KSH", False) not in ways
+    chosen = chosen_methods(None)
+    assert list(dict(chosen)) == list(MODULES)
+    assert [supervised for name, supervised in chosen if name == "DDH"] == [False, True]
+    assert ("KSH", False) not in chosen
 
 
 def test_the_digits_are_split_evenly_and_always_alike():
-    task = Task.of(digits(), bits=8, k=100)
-    assert len(task.query) == 300
-    assert len(task.query) + len(task.database) == 1797
-    assert np.ptp(np.bincount(task.query_labels)) <= 2
-    np.testing.assert_array_equal(held_out(digits().labels), held_out(digits().labels))
+    task = task_of(digits(), k=100)
+    assert len(task.part("query")) == 300
+    assert len(task.part("query")) + len(task.part("database")) == 1797
+    assert np.ptp(np.bincount(task.labels("query"))) <= 2
+    assert task.split.digest == task_of(digits(), k=100).split.digest
 
 
 def test_standard_error_is_zero_without_chance():
-    task = Task.of(digits(), bits=8, k=100)
-    score = task.score(ITQ(bits=8).fit(task.database).transform)
-    assert standard_error([score], [score]) == 0
+    task = task_of(digits(), k=100)
+    value = score(task, ITQ(bits=8).fit(task.part("train")).transform)
+    assert standard_error([value], [value]) == 0
 
 
 def test_misuse_is_told(features):

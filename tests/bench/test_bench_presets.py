@@ -6,7 +6,7 @@ from click.testing import CliRunner
 
 from ddh._core.errors import InputError
 from ddh.backbones import ResNet
-from ddh.bench.writing import Outcome
+from ddh.bench.results import Outcome
 from ddh.cli import cli
 from ddh.images import LabelledImages, open_images
 

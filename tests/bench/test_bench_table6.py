@@ -6,8 +6,8 @@ from click.testing import CliRunner
 
 import ddh.pretrain
 from ddh._core.errors import InputError
+from ddh.bench.results import Outcome
 from ddh.bench.table6 import _seeded_splits
-from ddh.bench.writing import Outcome
 from ddh.cli import cli
 from ddh.hashers.itq import ITQ
 from ddh.images import LabelledImages, open_images

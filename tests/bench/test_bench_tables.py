@@ -12,13 +12,13 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from ddh._core.errors import InputError, MissingDependency
-from ddh.bench import paper
+from ddh.bench.datasets import subset
 from ddh.bench.features import read_features
 from ddh.bench.options import settings_of, whole_numbers
 from ddh.bench.report_page import inline_svg, page, read_outcomes
-from ddh.bench.retrieval_measure import Task, subset
-from ddh.bench.store import Store, key_digest
-from ddh.bench.writing import Outcome, Table
+from ddh.bench.results import Outcome, Store, Table, command_line, key_digest
+from ddh.bench.retrieval import Task
+from ddh.bench.tables import TABLE2, TABLE3, TABLE6, TABLES
 from ddh.cli import cli
 from ddh.evaluation import RetrievalSplit, mean_average_precision
 from ddh.hashers import create
@@ -108,7 +108,7 @@ def test_figures_are_drawn_as_png_and_svg(results):
 
 
 def test_a_second_run_measures_nothing_again(results, digits, monkeypatch):
-    import ddh.bench.retrieval_measure as measure
+    import ddh.bench.retrieval as measure
 
     def refuse(*arguments):
         raise AssertionError("measured again")
@@ -123,7 +123,7 @@ def test_a_second_run_measures_nothing_again(results, digits, monkeypatch):
 
 
 def test_an_interrupted_run_goes_on(digits, tmp_path, monkeypatch):
-    import ddh.bench.retrieval_measure as measure
+    import ddh.bench.retrieval as measure
 
     real, calls = measure._measure, []
 
@@ -356,24 +356,15 @@ def test_validation_images_choose_between_settings(digits, tmp_path, monkeypatch
 
 
 def test_the_papers_tables_are_whole():
-    assert paper.TABLE2.value("DDH", 64) == 0.535
-    assert paper.TABLE2.value("DDH", 48) is None
-    assert paper.TABLE3.value("LFH + CNN", 48) == 0.339
-    for table in (paper.TABLE2, paper.TABLE3, paper.TABLE4, paper.TABLE5):
-        assert all(len(row) == len(table.columns) for row in table.rows.values())
-    assert len(paper.TABLE6) == 10
-
-
-def test_rows_of_the_benches_are_the_papers_rows():
-    from ddh.bench import table2, table3, table4, table5
-
-    for bench, table in (
-        (table2, paper.TABLE2),
-        (table3, paper.TABLE3),
-        (table4, paper.TABLE4),
-        (table5, paper.TABLE5),
-    ):
-        assert [row.label for row in bench.ROWS] == list(table.rows)
+    rows = {row.label: row for table in (TABLE2, TABLE3) for row in table.rows}
+    assert TABLE2.printed(TABLE2.rows[-1], 64) == 0.535
+    assert TABLE2.printed(TABLE2.rows[-1], 48) is None
+    assert TABLE3.printed(rows["LFH + CNN"], 48) == 0.339
+    for number, table in enumerate(TABLES, 2):
+        assert (table.number, table.name) == (number, f"table{number}")
+        assert all(len(row.printed) == len(table.bits) for row in table.rows)
+        assert table.rows[-1].label == "DDH"
+    assert len(TABLE6) == 10
 
 
 def test_a_damaged_measurement_is_made_again(tmp_path):
@@ -402,7 +393,7 @@ def test_features_are_normalised_and_equal_parts_are_shared(digits):
     rows = np.flatnonzero(~found.query)
     split = RetrievalSplit("s", np.flatnonzero(found.query), rows, rows, 100)
     task = Task(found, split)
-    assert task.parts["train"] is task.parts["database"]
+    assert task.part("train") is task.part("database")
     np.testing.assert_allclose(np.linalg.norm(task.features, axis=1), 1, rtol=1e-5)
     assert "L2-normalised" in str(task.protocol)
     assert Task(found, split, normalise=False).key != task.key
@@ -444,8 +435,6 @@ def test_missing_data_and_unknown_rows_are_named(digits, tmp_path, monkeypatch):
 
 
 def test_commands_are_told_without_folders(monkeypatch):
-    from ddh.bench.options import command_line
-
     words = ["ddh", "bench", "table2", "--data", str(Path("/some/where/cifar")), "-o", "out"]
     monkeypatch.setattr("sys.argv", [*words, f"--features={Path('/x/y.npz')}"])
     assert command_line() == "ddh bench table2 --data cifar -o out --features=y.npz"

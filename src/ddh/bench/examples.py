@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ddh.bench.retrieval_measure import Task
+from ddh.bench.retrieval import Task
 
 SIDE = 88
 QUALITY = 78

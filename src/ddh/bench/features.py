@@ -1,4 +1,4 @@
-"""Features of a data set for the benches: ready ones from a file, or computed once and kept."""
+"""Features of a data set for the benches: read from a file, or computed once and cached."""
 
 import warnings
 from collections.abc import Sequence
@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ddh._core.errors import DDHWarning, InputError
-from ddh.bench.store import Store, key_digest
+from ddh.bench.options import BenchOptions
+from ddh.bench.results import Store, key_digest
 from ddh.evaluation.protocol import UNSPECIFIED, digest
 from ddh.images import ImageSource, LabelledImages
 
@@ -20,9 +21,9 @@ from ddh.images import ImageSource, LabelledImages
 class FeatureSet:
     """Features and labels of all images of a data set, and where they came from.
 
-    `query` marks the rows that ask, where the file of features says so; `images` are the
-    pictures, where they are at hand; `digest` stands for the features' values or their recipe;
-    `views` are the features of random views of each picture, where they were asked for.
+    `query` marks the query rows, if the file of features has such a mark; `images` are the
+    pictures, if available; `digest` identifies the features by their values or by how they were
+    computed; `views` are the features of random views of each picture, if requested.
     """
 
     features: NDArray[np.float32]
@@ -52,8 +53,8 @@ class FeatureSet:
 
 
 def read_features(path: Path) -> FeatureSet:
-    """Ready features from an .npz: features (n, d), labels, and if given query, data, backbone,
-    supervision."""
+    """Features from an .npz file: features (n, d), labels, and optionally query, data, backbone
+    and supervision."""
     try:
         with np.load(path, allow_pickle=False) as file:
             content = {name: file[name] for name in file.files}
@@ -79,25 +80,16 @@ def read_features(path: Path) -> FeatureSet:
 
 
 def compute_features(
-    data: LabelledImages,
-    store: Store,
-    *,
-    backbone: str = "efficientnet-lite0",
-    weights: str = "auto",
-    size: int | None = None,
-    device: str = "auto",
-    views: int = 0,
+    data: LabelledImages, store: Store, options: BenchOptions, *, views: int = 0
 ) -> FeatureSet:
-    """Features of all readable images, from the store's cache or from the network, and those of so
-    many random views of each.
+    """Features of all readable images and of `views` random views of each, cached in the store.
 
-    An interrupted run goes on where it stopped. Images that cannot be read are left out, with a
-    warning.
+    An interrupted run resumes. Unreadable images are left out, with a warning.
     """
     from ddh.backbones import create
     from ddh.train.features import extract_views
 
-    network = create(backbone, weights, size)
+    network = create(options.backbone, options.weights, options.size)
     key = {
         "data": data.name,
         "images": digest(np.array(list(data.images.names))),
@@ -107,7 +99,9 @@ def compute_features(
     }
     name = key_digest(key)
     folder = store.root / "features" / name
-    found = extract_views(network, data.images, views, device=device, folder=folder, resume=True)
+    found = extract_views(
+        network, data.images, views, device=options.device, folder=folder, resume=True
+    )
     plain, *others = found.values.reshape(views + 1, -1, network.dimensions)
     if found.failures:
         first = found.failures[0]
@@ -131,11 +125,11 @@ def compute_features(
 
 
 def _supervision(origin: str) -> str:
-    """Who taught the backbone, from where its weights came."""
+    """How the backbone was supervised, by the origin of its weights."""
     if origin.startswith("imagenet"):
         return f"ImageNet's labels ({origin})"
     if origin == "random":
         return "nothing (random weights)"
-    if " from random" in origin:  # `ddh pretrain` tells what the weights were before it
+    if " from random" in origin:  # `ddh pretrain` records the weights that it started from
         return f"nothing (pretrained on pictures alone: {origin})"
     return f"weights of {origin}"

@@ -1,32 +1,29 @@
 """Figure 2 of the paper: precision of the constructed labels over K, first and second stage."""
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
-from numpy.typing import NDArray
 
 from ddh._core.progress import track
-from ddh.bench.options import BenchOptions, command_line, shared_options, whole_numbers
+from ddh.bench.datasets import cifar10_task
+from ddh.bench.options import BenchOptions, shared_options, whole_numbers
 from ddh.bench.plots import drawing, style
-from ddh.bench.retrieval_measure import Task
-from ddh.bench.store import Store
-from ddh.bench.tasks import cifar10_task
-from ddh.bench.writing import Outcome, Table
+from ddh.bench.results import Outcome, Store, Table
+from ddh.bench.retrieval import Task
 from ddh.evaluation.inputs import Relevance
 from ddh.neighbours import expand, knn, statistics
 from ddh.neighbours.statistics import graph_of
 from ddh.train.device import choose
 
-OVER = {"k1": "K1", "degree": "labels of an image (mean)"}
+OVER = {"k1": "K1", "degree": "labels per image (mean)"}
 
 
 @dataclass(frozen=True)
 class Point:
-    """Quality of one set of labels: pairs that are right, and how many there are an image."""
+    """Quality of one set of labels: precision, recall and the number of labels per image."""
 
     stage: str
     k1: int
@@ -38,66 +35,50 @@ class Point:
 
 @click.command(short_help="Figure 2: precision of the pairwise labels.")
 @click.option(
-    "--k",
-    "sizes",
-    default="5,10,15,20,30,50,75,100",
-    show_default=True,
-    help="Values of K1.",
+    "--k", "sizes", default="5,10,15,20,30,50,75,100", show_default=True, help="Values of K1."
 )
 @click.option("--k2", "expansions", default="3,6,15", show_default=True, help="Values of K2.")
-@shared_options
+@shared_options()
 def fig2(sizes: str, expansions: str, **shared: Any) -> None:
-    """Precision of the labels that DDH makes itself, against the true classes.
+    """Precision of DDH's pairwise labels, measured against the true classes.
 
-    First stage: image j is among the K1 nearest of image i. Second stage: Alg. 1 with expansion.
-    Both are drawn over K and, for a fair comparison, over the number of labels an image gets.
+    First stage: image j is among the K1 nearest neighbours of image i. Second stage: Algorithm 1
+    with expansion. Both are drawn over K1 and, for a fair comparison, over the number of labels
+    per image.
 
     \b
     ddh bench fig2 --data DIR
     """
-    options = BenchOptions(**shared)
-    store = Store(options.output)
+    options, store = BenchOptions(**shared), Store(shared["output"])
+    k1, k2 = whole_numbers(sizes, "values of K1"), whole_numbers(expansions, "values of K2")
     task = cifar10_task(options, store)
-    points = measure_labels(
-        store,
-        task,
-        whole_numbers(sizes, "values of K1"),
-        whole_numbers(expansions, "values of K2"),
-        options.device,
-    )
-    folder = store.folder("fig2")
-    images = len(task.split.train)
-    outcome = Outcome(
+    points = measure_labels(store, task, k1, k2, options.device)
+    Outcome(
         bench="fig2",
         title="Figure 2: precision of the constructed labels",
-        command=command_line(),
         protocol=[
-            f"data {task.found.data}, split {task.split.title}; {images:,} training images; cosine "
-            f"of {task.found.backbone}, supervised by {task.found.supervision}; an ordered pair is "
-            "right when both images share a class"
+            f"data {task.found.data}, split {task.split.title}; {len(task.split.train):,} training "
+            f"images; cosine of {task.found.backbone}, supervised by {task.found.supervision}; an "
+            "ordered pair is right when both images share a class"
         ],
         tables=[_table(points)],
         records=[vars(point) for point in points],
-        figures=[_draw(folder, points, over) for over in OVER],
-    )
-    outcome.write(folder)
-    outcome.show(folder, options.as_json)
+        figures=[_draw(store.folder("fig2"), points, over) for over in OVER],
+    ).publish(store, options.as_json)
 
 
 def measure_labels(
     store: Store, task: Task, sizes: tuple[int, ...], expansions: tuple[int, ...], device: str
 ) -> list[Point]:
-    """Points of both stages; the neighbour lists are made once, for the largest K1."""
-    features, labels = task.parts["train"], task.labels("train")
+    """Points of both stages, from one computation of the neighbour lists for the largest K1."""
+    features, labels = task.part("train"), task.labels("train")
     sizes = tuple(size for size in sorted(set(sizes)) if size < len(labels))
-    # Ordered pairs of different images that share a label: what recall is a share of.
+    # Ordered pairs of different images that share a label: the denominator of recall.
     possible = Relevance.of(labels, labels, len(labels), len(labels)).total() - len(labels)
-    lists: list[NDArray[np.int32]] = []
+    lists = cache(lambda: knn(features, max(sizes), device=choose(device)))
 
     def measure(k1: int, k2: int | None) -> dict[str, Any]:
-        if not lists:
-            lists.append(knn(features, max(sizes), device=choose(device)))
-        chosen = lists[0][:, :k1]
+        chosen = lists()[:, :k1]
         graph = graph_of(chosen) if k2 is None else expand(chosen, k2, features)
         precision = statistics(graph, labels).precision or 0.0
         recall = precision * graph.nnz / max(possible, 1)
@@ -114,29 +95,21 @@ def measure_labels(
 
 
 def _table(points: list[Point]) -> Table:
-    stages = list(dict.fromkeys(point.stage for point in points))
-    sizes = sorted({point.k1 for point in points})
-    columns = ["K1"]
-    for stage in stages:
-        columns += [f"{stage}: precision", "labels an image"]
-    found = {(point.stage, point.k1): point for point in points}
-    rows = []
-    for size in sizes:
-        line = [str(size)]
-        for stage in stages:
-            point = found[stage, size]
-            line += [f"{point.precision:.3f}", f"{point.degree:.1f}"]
-        rows.append(line)
-    note = "The paper shows this as a drawing only; its labels come from a ResNet's features."
-    return Table("Precision of the pairwise labels", columns, rows, note)
+    stages = dict.fromkeys(point.stage for point in points)
+    lines: dict[int, list[str]] = {}
+    for point in points:
+        line = lines.setdefault(point.k1, [str(point.k1)])
+        line += [f"{point.precision:.3f}", f"{point.degree:.1f}"]
+    columns = ["K1", *(name for s in stages for name in (f"{s}: precision", "labels per image"))]
+    note = "The paper shows this as a plot only; its labels come from a ResNet's features."
+    return Table("Precision of the pairwise labels", columns, list(lines.values()), note)
 
 
 def _draw(folder: Path, points: list[Point], over: str) -> dict[str, str]:
-    """Precision over K1, or over the number of labels that an image gets."""
-    stages = list(dict.fromkeys(point.stage for point in points))
+    """Precision over K1, or over the number of labels per image."""
     name = f"labels-over-{over}"
     with drawing(folder, name) as axes:
-        for place, stage in enumerate(stages):
+        for place, stage in enumerate(dict.fromkeys(point.stage for point in points)):
             chosen = [point for point in points if point.stage == stage]
             look = {**style(place, "K2 = 6" in stage), "marker": "o", "ms": 3.5}
             places = [getattr(point, over) for point in chosen]

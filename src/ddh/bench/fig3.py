@@ -1,69 +1,56 @@
 """Figure 3 of the paper: precision-recall curves of unsupervised hashing on CIFAR-10."""
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 
-from ddh.bench.options import (
-    BenchOptions,
-    bits_option,
-    command_line,
-    shared_options,
-    whole_numbers,
-)
-from ddh.bench.paper import TABLE2
+from ddh.bench.datasets import cifar10_task
+from ddh.bench.options import BenchOptions, shared_options
 from ddh.bench.plots import drawing, style
-from ddh.bench.retrieval_table import Cell, RetrievalBench
-from ddh.bench.store import Store
-from ddh.bench.table2 import ROWS
-from ddh.bench.tasks import cifar10_task
-from ddh.bench.writing import Outcome, Table
+from ddh.bench.results import Outcome, Record, Store, Table
+from ddh.bench.retrieval_table import Cell, measure
+from ddh.bench.tables import TABLE2
 from ddh.evaluation import Protocol
 
-KINDS = {"rank": "by rank, mean over queries", "radius": "by Hamming radius, all pairs pooled"}
+KINDS = {"rank": "by rank, mean over queries", "radius": "by Hamming radius, pooled over queries"}
 
 
 @click.command(short_help="Figure 3: precision-recall curves on CIFAR-10.")
-@bits_option("16,32,64")
-@shared_options
-def fig3(bits: str, **shared: Any) -> None:
-    """Precision-recall curves of the methods of table 2, by rank and by Hamming radius.
+@shared_options("16,32,64")
+def fig3(**shared: Any) -> None:
+    """Precision-recall curves of the methods of Table 2, by rank and by Hamming radius.
 
-    What `ddh bench table2` has measured with the same options is used again.
+    Reuses the measurements of `ddh bench table2` with the same options.
 
     \b
     ddh bench fig3 --data DIR
     """
-    options = BenchOptions(**shared)
-    store = Store(options.output)
-    bench = RetrievalBench(
-        name="fig3",
-        title="Figure 3: precision and recall",
-        paper=TABLE2,
-        rows=list(ROWS),
-        bits=whole_numbers(bits, "bits"),
-        seeds=options.seed_numbers,
-        settings=options.settings,
-    ).only(options.methods)
-    cells = bench.measure(cifar10_task(options, store), store, options.device)
+    options, store = BenchOptions(**shared), Store(shared["output"])
+    table = replace(TABLE2, name="fig3").only(options.methods)
+    cells = measure(table, cifar10_task(options, store), store, options)
     folder = store.folder("fig3")
-    protocol = Protocol.from_dict(cells[0].results[0]["scores"]["expected"]["protocol"])
-    said = protocol.but(measure="precision and recall", k=None, denominator=None, bits=0, seeds=())
-    outcome = Outcome(
+    protocol = replace(
+        Protocol.from_dict(cells[0].results[0]["scores"]["expected"]["protocol"]),
+        measure="precision and recall",
+        k=None,
+        denominator=None,
+        bits=0,
+        seeds=(),
+    )
+    Outcome(
         bench="fig3",
-        title=bench.title,
-        command=command_line(),
-        protocol=[f"{said.title}: {said}", "curves are of the first seed of each method"],
+        title="Figure 3: precision and recall",
+        protocol=[f"{protocol.title}: {protocol}", "curves are of the first seed of each method"],
         tables=[_table(cells)],
         records=[record for cell in cells for record in _records(cell)],
-        figures=[_draw(folder, cells, one, kind) for kind in KINDS for one in bench.bits],
-    )
-    outcome.write(folder)
-    outcome.show(folder, options.as_json)
+        figures=[_draw(folder, cells, one, kind) for kind in KINDS for one in options.lengths],
+    ).publish(store, options.as_json)
 
 
-def _draw(folder: Any, cells: list[Cell], bits: int, kind: str) -> dict[str, str]:
+def _draw(folder: Path, cells: list[Cell], bits: int, kind: str) -> dict[str, str]:
     name = f"precision-recall-{bits}-{kind}"
     with drawing(folder, name) as axes:
         chosen = [cell for cell in cells if cell.bits == bits]
@@ -77,7 +64,7 @@ def _draw(folder: Any, cells: list[Cell], bits: int, kind: str) -> dict[str, str
 
 
 def _table(cells: list[Cell]) -> Table:
-    """Precision at some recalls, read off the curves by rank."""
+    """Precision at some recalls, interpolated from the curves by rank."""
     levels = (0.01, 0.05, 0.1, 0.2, 0.5)
     rows = []
     for cell in cells:
@@ -88,7 +75,7 @@ def _table(cells: list[Cell]) -> Table:
     return Table("Precision at some recalls, by rank", columns, rows)
 
 
-def _records(cell: Cell) -> list[dict[str, Any]]:
+def _records(cell: Cell) -> list[Record]:
     return [
         {
             "row": cell.row.label,

@@ -1,4 +1,4 @@
-"""A part of a bench in a process of its own, so that its peak memory is its own."""
+"""Measurements in a fresh process, so that their peak memory includes nothing else."""
 
 import sys
 from concurrent.futures import ProcessPoolExecutor
@@ -6,8 +6,8 @@ from multiprocessing import get_context
 from typing import Any
 
 
-def alone(part: Any, settings: dict[str, Any]) -> dict[str, Any]:
-    """The figures {name: {...}} of `part(**settings)` in a fresh process, each with its peak."""
+def run_isolated(part: Any, settings: dict[str, Any]) -> dict[str, Any]:
+    """The figures {name: {...}} of `part(**settings)`, each with the peak memory of its process."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(_with_peak, part, settings).result()
 
@@ -18,7 +18,7 @@ def _with_peak(part: Any, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def peak() -> float | None:
-    """Peak memory of this process in megabytes, where the system tells."""
+    """Peak memory of this process in megabytes; None where the system does not report it."""
     try:
         import resource
     except ImportError:

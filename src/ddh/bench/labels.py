@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ddh._core.errors import InputError
 from ddh._core.output import emit, json_option
-from ddh.bench.isolated_process import alone, peak
+from ddh.bench.isolated_process import peak, run_isolated
 from ddh.bench.timing import timed
 
 QUICK = {"images": 4000, "dimensions": 256, "lists": 20_000, "naive": 300}
@@ -48,7 +48,7 @@ def labels(quick: bool, as_json: bool, **settings: Any) -> None:
     parts = [_from_features, _plain, _from_lists, _naive]
     document: dict[str, Any] = {"settings": settings}
     for part in parts:
-        document.update(alone(part, settings))
+        document.update(run_isolated(part, settings))
     emit(document, _table(document), as_json)
 
 

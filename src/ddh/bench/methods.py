@@ -1,21 +1,25 @@
-"""`ddh bench methods`: every method on the same features, split and measure, and against faiss."""
+"""`ddh bench methods`: every method on the same features and split, and beside faiss."""
 
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
+from numpy.typing import NDArray
 
 from ddh._core.output import emit, json_option, quiet_option
 from ddh._core.progress import track
-from ddh.bench.faiss_methods import compare, comparison_table
-from ddh.bench.features import read_features
-from ddh.bench.method_task import Task, digits
-from ddh.bench.options import command_line, settings_of, whole_numbers
+from ddh.bench.datasets import marked_split
+from ddh.bench.features import FeatureSet, read_features
+from ddh.bench.options import features_option, set_option, settings_of, whole_numbers
+from ddh.bench.results import Record, command_line
+from ddh.bench.retrieval import Task
 from ddh.bench.timing import timed
-from ddh.evaluation import over_seeds
+from ddh.evaluation import RetrievalSplit, Score, mean_average_precision, over_seeds
+from ddh.evaluation.protocol import digest
 from ddh.hashers import create, method
 from ddh.hashers.registry import MODULES
 
@@ -23,27 +27,19 @@ HEAD = (
     f"{'method':<17}{'kind':<19}{'labels':<8}{'mAP':>7}{'':<8}{'fit s':>9}{'CPU s':>9}"
     f"{'encode s':>10}{'model':>12}"
 )
-WAYS = {"none": (False,), "optional": (False, True), "required": (True,)}
+SUPERVISION = {"none": (False,), "optional": (False, True), "required": (True,)}
+HELD_OUT = 1 / 6
+
+Encoder = Callable[[NDArray[Any]], NDArray[np.int8]]
 
 
 @click.command()
 @click.option("--bits", default=32, show_default=True, help="Code length.")
 @click.option("--methods", "names", help="Only these, separated by commas. Default: all.")
-@click.option(
-    "--features",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Ready features: an .npz with features, labels, and query (which rows ask). "
-    "Default: the digits of scikit-learn.",
-)
-@click.option("--k", default=1000, show_default=True, help="mAP of the k nearest.")
+@features_option
+@click.option("--k", default=1000, show_default=True, help="Cut-off of mAP@k.")
 @click.option("--seeds", default="0", show_default=True, help="Seeds of the methods.")
-@click.option(
-    "--set",
-    "changes",
-    multiple=True,
-    metavar="METHOD.NAME=VALUE",
-    help="A setting of a method, for example FastH.trees=50. May be repeated.",
-)
+@set_option
 @click.option(
     "--against-faiss", is_flag=True, help="Compare LSH, PCAH and ITQ with those of faiss instead."
 )
@@ -59,89 +55,129 @@ def methods(
     against_faiss: bool,
     as_json: bool,
 ) -> None:
-    """mAP, seconds to fit and to encode, and model size of every method, on held-out queries.
+    """mAP, fit and encoding time, and model size of every method, on held-out queries.
 
-    The digits: a sixth of them, drawn evenly over the classes, asks; all others are searched and
-    learnt from.
+    Without --features, the methods run on scikit-learn's digits: a sixth of them, stratified by
+    class, are queries; the others are database and training set.
 
     \b
     ddh bench methods
     ddh bench methods --methods ITQ,KSH,DDH --bits 64 --seeds 0,1,2
     ddh bench methods --against-faiss --features cifar10.npz
     """
-    task = Task.of(read_features(features) if features else digits(), bits, k)
+    task = task_of(read_features(features) if features else digits(), k)
     numbers = whole_numbers(seeds, "seeds")
     say = (lambda line: None) if as_json else click.echo
     if against_faiss:
-        rows = compare(task, numbers)
+        from ddh.bench.faiss_methods import compare, comparison_table
+
+        rows, protocol = compare(task, bits, numbers)
         say(comparison_table(rows))
     else:
         say(HEAD)
-        rows = []
-        for name, labelled in track(chosen_ways(names), "Methods", unit="method"):
-            rows.append(measure(name, labelled, task, numbers, settings_of(changes).get(name, {})))
-            say(_line(rows[-1]))
-    protocol = task.protocol.but(seeds=numbers)
+        rows, settings = [], settings_of(changes)
+        for name, supervised in track(chosen_methods(names), "Methods", unit="method"):
+            row, mean = measure(name, supervised, task, bits, numbers, settings.get(name, {}))
+            rows.append(row)
+            protocol = mean.protocol
+            say(_line(row))
+    protocol = replace(protocol, seeds=numbers)
     document = {"command": command_line(), "protocol": protocol.as_dict(), "rows": rows}
     emit(document, f"\n{document['command']}\n{protocol.title}: {protocol}", as_json)
 
 
-def chosen_ways(names: str | None) -> list[tuple[str, bool]]:
-    """(name, with labels?) in the order of the registry; all methods where none are named.
+def digits() -> FeatureSet:
+    """The 8 x 8 pixels of scikit-learn's digits as features."""
+    from sklearn.datasets import load_digits
 
-    A method that takes labels if given is measured both ways.
+    bunch = load_digits()
+    features = bunch.data.astype(np.float32)
+    return FeatureSet(features, bunch.target, "digits", "pixels", "nothing", digest(features))
+
+
+def task_of(found: FeatureSet, k: int) -> Task:
+    """The marked query rows, or else a stratified sixth of all rows, against the others."""
+    if found.query is not None:
+        return Task(found, marked_split(found.query, k), normalise=False)
+    from sklearn.model_selection import train_test_split
+
+    classes = found.labels if found.labels.ndim == 1 else None
+    others, query = train_test_split(
+        np.arange(len(found)), test_size=HELD_OUT, random_state=0, stratify=classes
+    )
+    others = np.sort(others)
+    split = RetrievalSplit("a sixth held out", np.sort(query), others, others, min(k, len(others)))
+    return Task(found, split, normalise=False)
+
+
+def score(task: Task, encode: Encoder) -> Score:
+    """mAP of the codes that `encode` gives."""
+    return mean_average_precision(
+        encode(task.part("query")),
+        encode(task.part("database")),
+        task.labels("query"),
+        task.labels("database"),
+        k=task.split.k,
+        protocol=task.protocol,
+    )
+
+
+def chosen_methods(names: str | None) -> list[tuple[str, bool]]:
+    """(name, supervised) of the named methods or of all, in the order of the registry.
+
+    A method with optional labels is measured without and with them.
     """
     wanted = set(MODULES)
     if names is not None:
         wanted = {method(name.strip()).__name__ for name in names.split(",")}
     return [
-        (name, labelled)
+        (name, supervised)
         for name in MODULES
         if name in wanted
-        for labelled in WAYS[method(name).labels]
+        for supervised in SUPERVISION[method(name).labels]
     ]
 
 
 def measure(
-    name: str, labelled: bool, task: Task, seeds: Iterable[int], settings: dict[str, Any]
-) -> dict[str, Any]:
+    name: str,
+    supervised: bool,
+    task: Task,
+    bits: int,
+    seeds: Iterable[int],
+    settings: dict[str, Any],
+) -> tuple[Record, Score]:
     """Fit with each seed, encode, score; times are means over the seeds."""
-    scores, fits, encodings = [], [], []
+    scores, times = [], []
+    X, y = task.part("train"), task.labels("train") if supervised else None
     for seed in seeds:
-        model = create(name, bits=task.bits, random_state=seed, **settings)
-        _, fit = timed(model.fit, task.database, task.database_labels if labelled else None)
-        _, encoding = timed(model.encode, task.database)
-        scores.append(task.score(model.transform))
-        fits.append(fit)
-        encodings.append(encoding)
-    score = over_seeds(scores)
-    return {
+        model = create(name, bits=bits, random_state=seed, **settings)
+        _, fit = timed(model.fit, X, y)
+        _, encoding = timed(model.encode, X)
+        times.append([fit["wall"], fit["cpu"], encoding["wall"], encoding["cpu"]])
+        scores.append(score(task, model.transform))
+    mean = over_seeds(scores)
+    seconds = [round(float(value), 4) for value in np.mean(times, axis=0)]
+    clocks = ("fit seconds", "fit CPU seconds", "encode seconds", "encode CPU seconds")
+    row = {
         "method": name,
         "kind": method(name).kind,
-        "labels": labelled,
-        "mAP": round(float(score), 4),
-        "deviation": score.deviation,
-        "fit seconds": mean_of(fits, "wall"),
-        "fit CPU seconds": mean_of(fits, "cpu"),
-        "encode seconds": mean_of(encodings, "wall"),
-        "encode CPU seconds": mean_of(encodings, "cpu"),
-        "model bytes": model_bytes(model),
+        "labels": supervised,
+        "mAP": round(float(mean), 4),
+        "deviation": mean.deviation,
+        **dict(zip(clocks, seconds, strict=True)),
+        "model bytes": _model_bytes(model),
     }
+    return row, mean
 
 
-def mean_of(times: list[dict[str, float]], clock: str) -> float:
-    """Mean seconds of one clock."""
-    return round(float(np.mean([entry[clock] for entry in times])), 4)
-
-
-def model_bytes(model: Any) -> int:
+def _model_bytes(model: Any) -> int:
     """Size of the saved model."""
     with tempfile.TemporaryDirectory() as folder:
         model.save(Path(folder) / "model")
         return sum(file.stat().st_size for file in (Path(folder) / "model").iterdir())
 
 
-def _line(row: dict[str, Any]) -> str:
+def _line(row: Record) -> str:
     spread = "" if row["deviation"] is None else f" +-{row['deviation']:.3f}"
     return (
         f"{row['method']:<17}{row['kind']:<19}{'yes' if row['labels'] else 'no':<8}"

@@ -1,8 +1,6 @@
-"""Options that the table benches share on the command line."""
+"""Command-line options that the benches share."""
 
 import ast
-import shlex
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +12,19 @@ from ddh._core.errors import InputError
 from ddh._core.output import json_option, quiet_option
 
 Command = Callable[..., Any]
+Decorator = Callable[[Command], Command]
+
+
+def compose(*options: Decorator) -> Decorator:
+    """One decorator for several options, listed in this order by --help."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
 
 output_option = click.option(
     "--output",
@@ -21,39 +32,32 @@ output_option = click.option(
     type=click.Path(path_type=Path),
     default=Path("results"),
     show_default=True,
-    help="Folder for results; a second run goes on where the first one stopped.",
+    help="Results folder; a second run resumes where the first one stopped.",
 )
-_SHARED = (
-    click.option(
-        "--data",
-        type=click.Path(path_type=Path),
-        envvar="DDH_DATA",
-        show_envvar=True,
-        help="Folder of the data set.",
-    ),
-    output_option,
-    click.option(
-        "--features",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="Ready features: an .npz with features, labels, and query (which rows ask).",
-    ),
-    click.option("--backbone", default="efficientnet-lite0", show_default=True),
-    click.option("--weights", default="auto", show_default=True, help="auto, random or a file."),
-    click.option("--size", type=int, help="Side of the network's input in pixels."),
-    click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, ..."),
-    click.option(
-        "--subset", type=int, help="Only so many training images, and fewer queries: a quick run."
-    ),
-    click.option("--seeds", default="0,1,2", show_default=True, help="For methods with chance."),
-    click.option("--methods", help="Only these rows, separated by commas."),
-    click.option(
-        "--set",
-        "changes",
-        multiple=True,
-        metavar="METHOD.NAME=VALUE",
-        help="A setting of a method, for example DDH.k1=50. May be repeated.",
-    ),
+data_option = click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    envvar="DDH_DATA",
+    show_envvar=True,
+    help="Folder of the data set.",
 )
+features_option = click.option(
+    "--features",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Precomputed features: an .npz file with features, labels and query (1 for query rows).",
+)
+device_option = click.option(
+    "--device", default="auto", show_default=True, help="auto, cpu, cuda, ..."
+)
+set_option = click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="METHOD.NAME=VALUE",
+    help="A setting of a method, for example DDH.k1=50. May be repeated.",
+)
+seed_option = click.option("--seed", default=0, show_default=True)
+quick_option = click.option("--quick", is_flag=True, help="Small sizes, as a smoke test.")
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,12 @@ class BenchOptions:
     methods: str | None
     changes: tuple[str, ...]
     as_json: bool
+    bits: str = ""
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The code lengths as numbers."""
+        return whole_numbers(self.bits, "bits")
 
     @property
     def seed_numbers(self) -> tuple[int, ...]:
@@ -93,16 +103,27 @@ class BenchOptions:
         return self.data
 
 
-def shared_options(command: Command) -> Command:
-    """--data, --output, --features and so on, --json and --quiet."""
-    for option in reversed(_SHARED):
-        command = option(command)
-    return quiet_option(json_option(command))
-
-
-def bits_option(default: str) -> Callable[[Command], Command]:
-    """--bits with the lengths of the paper's table."""
-    return click.option("--bits", default=default, show_default=True, help="Code lengths.")
+def shared_options(bits: str = "") -> Decorator:
+    """--bits (where it has a default), --data, --output, --features and so on."""
+    bits_option = click.option("--bits", default=bits, show_default=True, help="Code lengths.")
+    return compose(
+        *([bits_option] if bits else []),
+        data_option,
+        output_option,
+        features_option,
+        click.option("--backbone", default="efficientnet-lite0", show_default=True),
+        click.option(
+            "--weights", default="auto", show_default=True, help="auto, random or a file."
+        ),
+        click.option("--size", type=int, help="Input size of the network in pixels."),
+        device_option,
+        click.option("--subset", type=int, help="Quick run: use only this many training images."),
+        click.option("--seeds", default="0,1,2", show_default=True, help="Of stochastic methods."),
+        click.option("--methods", help="Only these rows, separated by commas."),
+        set_option,
+        json_option,
+        quiet_option,
+    )
 
 
 def whole_numbers(text: str, what: str) -> tuple[int, ...]:
@@ -127,14 +148,3 @@ def settings_of(changes: tuple[str, ...]) -> dict[str, dict[str, Any]]:
             value = text
         settings.setdefault(method, {})[parameter] = value
     return settings
-
-
-def command_line() -> str:
-    """The command as it was typed, for the results, without the folders of this machine."""
-    words = []
-    for word in sys.argv[1:]:
-        name, equals, value = word.partition("=")
-        path = Path(value if equals and name.startswith("--") else word)
-        short = path.name if path.is_absolute() else str(path)
-        words.append(f"{name}={short}" if equals and name.startswith("--") else short)
-    return "ddh " + shlex.join(words)

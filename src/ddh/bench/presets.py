@@ -10,9 +10,8 @@ import numpy as np
 from ddh._core.errors import InputError
 from ddh._core.output import json_option, quiet_option
 from ddh._core.progress import bar
-from ddh.bench.options import command_line, output_option, whole_numbers
-from ddh.bench.store import Store
-from ddh.bench.writing import Outcome, Table
+from ddh.bench.options import output_option, whole_numbers
+from ddh.bench.results import Outcome, Store, Table
 from ddh.codes import pack
 from ddh.evaluation import mean_average_precision
 from ddh.images import LabelledImages, cifar10
@@ -75,14 +74,11 @@ def presets(
     outcome = Outcome(
         bench="presets",
         title="Presets",
-        command=command_line(),
         protocol=["CIFAR-10, training pictures alone, drawn with seed 0"],
         tables=[Table(f"{len(learned):,} pictures of CIFAR-10", columns, rows, note)],
         records=records,
     )
-    folder = store.folder("presets")
-    outcome.write(folder)
-    outcome.show(folder, as_json)
+    outcome.publish(store, as_json)
 
 
 def _parts(data: LabelledImages, images: int) -> tuple[LabelledImages, LabelledImages]:

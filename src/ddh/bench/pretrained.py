@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ddh._core.atomic import write_atomic
 from ddh.bench.options import BenchOptions
-from ddh.bench.store import Store, key_digest
+from ddh.bench.results import Store, key_digest
 from ddh.evaluation.protocol import digest
 from ddh.images import LabelledImages
 

@@ -15,7 +15,7 @@ from ddh._core.errors import InputError
 from ddh._core.progress import bar
 from ddh.bench.features import FeatureSet
 from ddh.bench.options import BenchOptions
-from ddh.bench.store import Store
+from ddh.bench.results import Store
 from ddh.descriptors import DESCRIPTORS, Vocabulary, descriptor, extract
 from ddh.evaluation import recognise
 from ddh.evaluation.protocol import digest

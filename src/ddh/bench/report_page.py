@@ -8,7 +8,7 @@ from typing import Any
 import ddh
 from ddh._core.errors import InputError
 from ddh.bench.plots import FAINT, INK
-from ddh.bench.writing import Outcome, Table
+from ddh.bench.results import Outcome, Table
 
 ORDER = ("table2", "table3", "fig2", "fig3", "table4", "table5", "table6")
 

@@ -1,21 +1,22 @@
-"""A retrieval table of the paper made again: rows x code lengths x seeds, beside its figures."""
+"""Tables 2 to 5 of the paper, measured: rows x code lengths x seeds, beside the printed figures."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 
-from ddh._core.errors import InputError
 from ddh._core.progress import bar
+from ddh.bench.datasets import cifar10_task, multi_label_task
 from ddh.bench.examples import example_pictures
-from ddh.bench.options import command_line
-from ddh.bench.paper import PaperTable
+from ddh.bench.options import BenchOptions, compose, shared_options
 from ddh.bench.plots import COLOURS, drawing, style
-from ddh.bench.retrieval_measure import Row, Task, measure_row, measure_vectors
-from ddh.bench.store import Store
-from ddh.bench.writing import Outcome, Table
+from ddh.bench.results import Outcome, Record, Store, Table, figure
+from ddh.bench.retrieval import Task, measure_row, measure_vectors
+from ddh.bench.tables import TABLES, PaperTable, Row
 from ddh.evaluation import Protocol
+from ddh.images.nus import MOST_FREQUENT
 
 
 @dataclass(frozen=True)
@@ -28,135 +29,161 @@ class Cell:
     results: list[dict[str, Any]]
 
     def values(self, score: str) -> list[float]:
-        """One value a seed."""
+        """One value per seed."""
         return [result["scores"][score]["value"] for result in self.results]
-
-    def figure(self, score: str, digits: int = 3) -> str:
-        """Mean, with the deviation where there are several seeds."""
-        values = self.values(score)
-        text = f"{np.mean(values):.{digits}f}"
-        return text if len(values) == 1 else f"{text} ± {np.std(values, ddof=1):.{digits}f}"
 
     def mean(self, score: str) -> float:
         """Mean over seeds."""
         return float(np.mean(self.values(score)))
 
-    def seconds(self, what: str) -> float:
+    def seconds(self, name: str) -> float:
         """Mean time over seeds."""
-        return float(np.mean([result[what] for result in self.results]))
+        return float(np.mean([result[name] for result in self.results]))
 
 
-@dataclass(frozen=True)
-class RetrievalBench:
-    """What is to be measured: rows, code lengths, seeds, settings by method."""
+# -- commands ----------------------------------------------------------------------------------
 
-    name: str
-    title: str
-    paper: PaperTable
-    rows: list[Row]
-    bits: tuple[int, ...]
-    seeds: tuple[int, ...]
-    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
-    note: str = ""
+_labelled_option = click.option(
+    "--labelled",
+    default=500,
+    show_default=True,
+    help="Labelled training images per class for SPLH and LFH.",
+)
+_multi_label_options = compose(
+    click.option(
+        "--list",
+        "list_file",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help='Instead of NUS-WIDE: a file of lines "path 0 1 0 ...", paths relative to --data.',
+    ),
+    click.option(
+        "--concepts", default=MOST_FREQUENT, show_default=True, help="Most frequent concepts used."
+    ),
+    click.option("--queries", default=100, show_default=True, help="Queries per concept."),
+    click.option("--training", default=500, show_default=True, help="Training images per concept."),
+)
 
-    def only(self, names: str | None) -> "RetrievalBench":
-        """Some of the rows, by their name in the table or the method's name here."""
-        if names is None:
-            return self
-        wanted = {name.strip().lower() for name in names.split(",")}
-        known = {name.lower() for row in self.rows for name in (row.label, row.method)}
-        if unknown := wanted - known:
-            choices = ", ".join(row.label for row in self.rows)
-            raise InputError(f"{self.name} has no row {', '.join(sorted(unknown))}: {choices}")
-        rows = [row for row in self.rows if {row.label.lower(), row.method.lower()} & wanted]
-        return replace(self, rows=rows)
 
-    def measure(self, task: Task, store: Store, device: str) -> list[Cell]:
-        """All cells; those that the store knows cost nothing."""
-        jobs = list(self._jobs())
-        cells: dict[tuple[str, int], Cell] = {}
-        with bar(self.name, total=len(jobs), unit="run") as progress:
-            for row, bits, seed in jobs:
-                progress.set_postfix_str(f"{row.label}, {bits} bits, seed {seed}")
-                settings = self.settings.get(row.method, {})
-                result = measure_row(store, task, row, bits, seed, settings, device)
-                cell = cells.setdefault((row.label, bits), Cell(row, bits, (), []))
-                cells[row.label, bits] = Cell(
-                    row, bits, (*cell.seeds, seed), [*cell.results, result]
-                )
+def _command(table: PaperTable) -> click.Command:
+    """`ddh bench tableN`."""
+
+    def cifar10(labelled: int = 0, **shared: Any) -> None:
+        rows = [
+            replace(row, labelled_per_class=labelled) if row.labelled_per_class else row
+            for row in table.rows
+        ]
+        chosen = replace(table, rows=tuple(rows), note=table.note.format(labelled=labelled))
+        options, store = BenchOptions(**shared), Store(shared["output"])
+        chosen = chosen.only(options.methods)
+        run(chosen, cifar10_task(options, store), store, options).publish(store, options.as_json)
+
+    def nus_wide(
+        list_file: Path | None, concepts: int, queries: int, training: int, **shared: Any
+    ) -> None:
+        options, store = BenchOptions(**shared), Store(shared["output"])
+        chosen = table.only(options.methods)
+        task = multi_label_task(options, store, list_file, concepts, queries, training)
+        run(chosen, task, store, options).publish(store, options.as_json)
+
+    shared = shared_options(",".join(map(str, table.bits)))
+    if table.data == "NUS-WIDE":
+        decorated = shared(_multi_label_options(nus_wide))
+    elif any(row.labelled_per_class for row in table.rows):
+        decorated = shared(_labelled_option(cifar10))
+    else:
+        decorated = shared(cifar10)
+    return click.command(table.name, short_help=table.short_help, help=table.help)(decorated)
+
+
+table2, table3, table4, table5 = map(_command, TABLES)
+
+
+# -- measuring ---------------------------------------------------------------------------------
+
+
+def measure(table: PaperTable, task: Task, store: Store, options: BenchOptions) -> list[Cell]:
+    """All cells of a table; measurements that the store holds cost nothing."""
+    seeds = options.seed_numbers
+    cells = [
+        Cell(row, bits, seeds if row.stochastic else seeds[:1], [])
+        for row in table.rows
+        for bits in options.lengths
+    ]
+    with bar(table.name, total=sum(len(cell.seeds) for cell in cells), unit="run") as progress:
+        for cell in cells:
+            for seed in cell.seeds:
+                progress.set_postfix_str(f"{cell.row.label}, {cell.bits} bits, seed {seed}")
+                cell.results.append(measure_row(store, task, cell.row, cell.bits, seed, options))
                 progress.update()
-        return list(cells.values())
+    return cells
 
-    def _jobs(self) -> Iterator[tuple[Row, int, int]]:
-        for row in self.rows:
-            for bits in self.bits:
-                for seed in self.seeds if row.chance else self.seeds[:1]:
-                    yield row, bits, seed
 
-    def run(self, task: Task, store: Store, device: str) -> Outcome:
-        """Measure, write the folder of the bench, and say what was found."""
-        cells = self.measure(task, store, device)
-        vectors = measure_vectors(store, task, device)
-        folder = store.folder(self.name)
-        outcome = Outcome(
-            bench=self.name,
-            title=self.title,
-            command=command_line(),
-            protocol=self._protocol(cells),
-            tables=[self.paper_table(cells, task, vectors), measures_table(cells, task)],
-            records=[_record(cell, self.paper) for cell in cells],
-        )
-        outcome.figures = [
-            draw_lengths(folder, cells, self.paper, task),
-            draw_balance(folder, cells),
-            draw_entropy(folder, cells),
-        ]
-        outcome.details["examples"] = example_pictures(task, cells[-1].results[0]["examples"])
-        outcome.details["examples_of"] = f"{cells[-1].row.label}, {cells[-1].bits} bits"
-        outcome.write(folder)
-        return outcome
+def run(table: PaperTable, task: Task, store: Store, options: BenchOptions) -> Outcome:
+    """Measure a table and draw its figures."""
+    cells = measure(table, task, store, options)
+    vectors = measure_vectors(store, task, options.device)
+    folder = store.folder(table.name)
+    last = cells[-1]
+    return Outcome(
+        bench=table.name,
+        title=table.title,
+        protocol=_protocol(cells),
+        tables=[paper_table(table, cells, task, vectors), measures_table(cells, task)],
+        records=[_record(cell, table) for cell in cells],
+        figures=[
+            _draw_lengths(folder, cells, table, task),
+            _draw_balance(folder, cells),
+            _draw_entropy(folder, cells),
+        ],
+        details={
+            "examples": example_pictures(task, last.results[0]["examples"]),
+            "examples_of": f"{last.row.label}, {last.bits} bits",
+        },
+    )
 
-    def _protocol(self, cells: list[Cell]) -> list[str]:
-        first = cells[0].results[0]["scores"]
-        said = [
-            Protocol.from_dict(first[name]["protocol"]).but(seeds=(), bits=0)
-            for name in ("legacy", "expected")
-        ]
-        lines = [f"{protocol.title}: {protocol}" for protocol in said]
-        seeds = {cell.row.label: cell.seeds for cell in cells}
-        lines.append(
-            "seeds: " + "; ".join(f"{name} {', '.join(map(str, s))}" for name, s in seeds.items())
-        )
-        return lines
 
-    def paper_table(self, cells: list[Cell], task: Task, vectors: dict[str, Any]) -> Table:
-        """The paper's value, the legacy value and the tie-aware value for each code length."""
-        columns = ["Method"]
-        for bits in self.bits:
-            columns += [f"{bits} bit, paper", f"{bits} bit, legacy", f"{bits} bit, expected"]
-        found = {(cell.row.label, cell.bits): cell for cell in cells}
-        rows, best = [], []
-        for row in self.rows:
-            line = [row.label + (" (labels)" if row.supervised else "")]
-            for bits in self.bits:
-                printed = self.paper.value(row.label, bits)
-                cell = found[row.label, bits]
-                line.append("" if printed is None else f"{printed:.3f}")
-                line += [cell.figure("legacy"), cell.figure("expected")]
-            rows.append(line)
-        for place, bits in enumerate(self.bits):
-            means = [found[row.label, bits].mean("legacy") for row in self.rows]
-            best.append((int(np.argmax(means)), 3 * place + 2))
-        cosine = vectors["scores"]["legacy"]["value"]
-        note = (
-            "paper: as printed. legacy: ties in a seeded order, AP divided by the relevant items "
-            "in the top k, as published tables do. expected: the mean over all orders of ties. "
-            "± is the sample deviation over seeds. Rows with (labels) learn from class labels. "
-            f"The cosine ranking of the real-valued features themselves has {cosine:.3f} (legacy). "
-        )
-        printed_on = f"beside the paper's Table {self.paper.number} ({self.paper.data})"
-        title = f"{_measure_name(task)} on {task.found.data}, {printed_on}"
-        return Table(title, columns, rows, (note + self.note).strip(), best)
+def _protocol(cells: list[Cell]) -> list[str]:
+    scores = cells[0].results[0]["scores"]
+    protocols = [
+        replace(Protocol.from_dict(scores[name]["protocol"]), seeds=(), bits=0)
+        for name in ("legacy", "expected")
+    ]
+    seeds = {cell.row.label: cell.seeds for cell in cells}
+    said = "; ".join(f"{label} {', '.join(map(str, own))}" for label, own in seeds.items())
+    return [*(f"{protocol.title}: {protocol}" for protocol in protocols), f"seeds: {said}"]
+
+
+# -- tables ------------------------------------------------------------------------------------
+
+
+def paper_table(table: PaperTable, cells: list[Cell], task: Task, vectors: dict[str, Any]) -> Table:
+    """The paper's value, the legacy value and the tie-aware value per code length."""
+    by_row: dict[str, list[Cell]] = {}
+    for cell in cells:
+        by_row.setdefault(cell.row.label, []).append(cell)
+    columns, rows = ["Method"], []
+    for own in by_row.values():
+        line = [own[0].row.label + (" (labels)" if own[0].row.supervised else "")]
+        for cell in own:
+            printed = table.printed(cell.row, cell.bits)
+            line.append("" if printed is None else f"{printed:.3f}")
+            line += [figure(cell.values("legacy")), figure(cell.values("expected"))]
+        rows.append(line)
+    best = []
+    for place, cell in enumerate(next(iter(by_row.values()))):
+        columns += [f"{cell.bits} bit, {kind}" for kind in ("paper", "legacy", "expected")]
+        means = [own[place].mean("legacy") for own in by_row.values()]
+        best.append((int(np.argmax(means)), 3 * place + 2))
+    cosine = vectors["scores"]["legacy"]["value"]
+    note = (
+        "paper: as printed. legacy: ties in a seeded order, AP divided by the relevant items "
+        "in the top k, as published tables do. expected: the mean over all orders of ties. "
+        "± is the sample standard deviation over seeds. Rows with (labels) learn from class "
+        f"labels. Ranking by the cosine of the raw features gives {cosine:.3f} (legacy). "
+    )
+    printed_on = f"beside the paper's Table {table.number} ({table.data})"
+    title = f"{_measure_name(task)} on {task.found.data}, {printed_on}"
+    return Table(title, columns, rows, (note + table.note).strip(), best)
 
 
 def _measure_name(task: Task) -> str:
@@ -164,9 +191,7 @@ def _measure_name(task: Task) -> str:
 
 
 def measures_table(cells: list[Cell], task: Task) -> Table:
-    """Everything else that was measured, one line a method and code length."""
-    graded = ["ndcg"] if "ndcg" in cells[0].results[0]["scores"] else []
-    names = ["expected, min(R, k)", "whole", "precision", "recall", "radius 2", *graded]
+    """All other scores, one line per method and code length."""
     first = cells[0].results[0]["scores"]
     titles = {
         "expected, min(R, k)": f"{_measure_name(task)} / min(R, k)",
@@ -174,28 +199,28 @@ def measures_table(cells: list[Cell], task: Task) -> Table:
         "precision": f"precision@{first['precision']['protocol']['k']}",
         "recall": f"recall@{first['recall']['protocol']['k']}",
         "radius 2": "precision, radius 2",
-        "ndcg": f"NDCG@{first['ndcg']['protocol']['k']}" if graded else "",
     }
-    columns = ["Method", "bits", *[titles[name] for name in names]]
-    columns += ["different codes", "fit s", "encode s"]
+    if "ndcg" in first:
+        titles["ndcg"] = f"NDCG@{first['ndcg']['protocol']['k']}"
     rows = []
     for cell in cells:
         unique = np.mean([result["diagnostics"]["unique_ratio"] for result in cell.results])
-        line = [cell.row.label, str(cell.bits), *[cell.figure(name) for name in names]]
-        line += [f"{unique:.1%}", f"{cell.seconds('fit_seconds'):.2f}"]
-        rows.append([*line, f"{cell.seconds('encode_seconds'):.2f}"])
+        scores = [figure(cell.values(name)) for name in titles]
+        seconds = [f"{cell.seconds(name):.2f}" for name in ("fit_seconds", "encode_seconds")]
+        rows.append([cell.row.label, str(cell.bits), *scores, f"{unique:.1%}", *seconds])
+    columns = ["Method", "bits", *titles.values(), "distinct codes", "fit s", "encode s"]
     note = "All values are expected values over the orders of ties; times are of this machine."
     return Table("Other measures", columns, rows, note)
 
 
-def _record(cell: Cell, paper: PaperTable) -> dict[str, Any]:
-    record: dict[str, Any] = {
+def _record(cell: Cell, table: PaperTable) -> Record:
+    record: Record = {
         "row": cell.row.label,
         "method": cell.row.method,
         "labels": cell.row.supervised,
         "bits": cell.bits,
         "seeds": " ".join(map(str, cell.seeds)),
-        "paper": paper.value(cell.row.label, cell.bits),
+        "paper": table.printed(cell.row, cell.bits),
     }
     for name in cell.results[0]["scores"]:
         values = cell.values(name)
@@ -207,67 +232,58 @@ def _record(cell: Cell, paper: PaperTable) -> dict[str, Any]:
     return record
 
 
-def draw_lengths(folder: Any, cells: list[Cell], paper: PaperTable, task: Task) -> dict[str, str]:
-    """mAP over the code length, ours as lines and the paper's DDH as crosses."""
-    labels = list(dict.fromkeys(cell.row.label for cell in cells))
+# -- figures -----------------------------------------------------------------------------------
+
+
+def _draw_lengths(folder: Path, cells: list[Cell], table: PaperTable, task: Task) -> dict[str, str]:
+    """mAP over the code length: measured as lines, the paper's DDH as crosses."""
     lengths = sorted({cell.bits for cell in cells})
-    printed = {bits: value for bits in lengths if (value := paper.value("DDH", bits)) is not None}
+    ddh = TABLES[table.number - 2].rows[-1]  # the paper's, even if its row is left out here
+    paper = {bits: value for bits in lengths if (value := table.printed(ddh, bits)) is not None}
     with drawing(folder, "map") as axes:
-        for place, label in enumerate(labels):
-            chosen = [cell for cell in cells if cell.row.label == label]
-            bits = [cell.bits for cell in chosen]
-            values = [cell.mean("legacy") for cell in chosen]
-            axes.plot(bits, values, marker="o", ms=4, label=label, **style(place, label == "DDH"))
-        axes.plot(
-            list(printed), list(printed.values()), "x", color=COLOURS[0], ms=7, label="DDH, paper"
-        )
+        for place, label in enumerate(dict.fromkeys(cell.row.label for cell in cells)):
+            means = {cell.bits: cell.mean("legacy") for cell in cells if cell.row.label == label}
+            look = {"marker": "o", "ms": 4, **style(place, label == "DDH")}
+            axes.plot(list(means), list(means.values()), label=label, **look)
+        crosses = {"color": COLOURS[0], "ms": 7, "label": "DDH, paper"}
+        axes.plot(list(paper), list(paper.values()), "x", **crosses)
         axes.set_xscale("log", base=2)
         axes.set_xticks(lengths, [str(bits) for bits in lengths])
         axes.minorticks_off()
         axes.set(xlabel="bits", ylabel=f"{_measure_name(task)} (legacy)")
-        highest = max(*printed.values(), *(cell.mean("legacy") for cell in cells), 0.0)
+        highest = max(*paper.values(), *(cell.mean("legacy") for cell in cells), 0.0)
         axes.set_ylim(0, 1.4 * highest)  # room for the legend
         axes.legend(loc="upper left", ncols=3)
     return {"name": "map", "title": "mAP over the code length"}
 
 
-def draw_balance(folder: Any, cells: list[Cell]) -> dict[str, str]:
-    """How lopsided the bits of the longest codes are."""
+def _draw_balance(folder: Path, cells: list[Cell]) -> dict[str, str]:
+    """How balanced the bits of the longest codes are."""
     chosen = _longest(cells)
     with drawing(folder, "balance") as axes:
         for place, cell in enumerate(chosen):
             balance = np.sort(np.abs(cell.results[0]["diagnostics"]["balance"]))
             look = style(place, cell.row.label == "DDH")
             axes.plot(np.arange(1, len(balance) + 1), balance, label=cell.row.label, **look)
-        axes.set(xlabel="bit, from balanced to lopsided", ylabel="|mean of the bit|")
-        axes.set_ylim(0, 1)
+        axes.set(xlabel="bit, most balanced first", ylabel="|mean of the bit|", ylim=(0, 1))
         axes.legend(ncols=2)
     return {"name": "balance", "title": f"Balance of the bits, {chosen[0].bits} bits"}
 
 
-def draw_entropy(folder: Any, cells: list[Cell]) -> dict[str, str]:
-    """How many different codes the database has, and how evenly they are used."""
+def _draw_entropy(folder: Path, cells: list[Cell]) -> dict[str, str]:
+    """Number of distinct codes in the database, and their entropy."""
     chosen = _longest(cells)
     names = [cell.row.label for cell in chosen]
     shown = [cell.results[0]["diagnostics"] for cell in chosen]
     with drawing(folder, "entropy") as axes:
-        places = np.arange(len(names))
         colours = [style(i, name == "DDH")["color"] for i, name in enumerate(names)]
-        axes.barh(places, [one["code_entropy"] for one in shown], color=colours, height=0.62)
-        for place, one in enumerate(shown):
-            axes.annotate(
-                f"{one['unique_ratio']:.0%} different",
-                (one["code_entropy"], place),
-                xytext=(4, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=8,
-            )
-        axes.set_yticks(places, names)
+        bars = axes.barh(names, [one["code_entropy"] for one in shown], 0.62, color=colours)
+        texts = [f"{one['unique_ratio']:.0%} distinct" for one in shown]
+        axes.bar_label(bars, texts, padding=4, fontsize=8)
         axes.invert_yaxis()
         axes.margins(x=0.3)
         axes.set(xlabel="entropy of the database's codes (bits)")
-    return {"name": "entropy", "title": f"Different codes, {chosen[0].bits} bits"}
+    return {"name": "entropy", "title": f"Distinct codes, {chosen[0].bits} bits"}
 
 
 def _longest(cells: list[Cell]) -> list[Cell]:

@@ -16,14 +16,13 @@ from ddh._core.errors import InputError
 from ddh._core.output import json_option, quiet_option
 from ddh._core.progress import track
 from ddh._core.threads import cpu_count
-from ddh.bench.isolated_process import alone
+from ddh.bench.isolated_process import run_isolated
 from ddh.bench.labels import clustered_features
-from ddh.bench.options import command_line, output_option, whole_numbers
+from ddh.bench.options import output_option, whole_numbers
 from ddh.bench.plots import drawing, style
+from ddh.bench.results import Outcome, Store, Table
 from ddh.bench.scale_codes import milvus_codes, searched_codes
-from ddh.bench.store import Store
 from ddh.bench.timing import timed
-from ddh.bench.writing import Outcome, Table
 
 QUICK = {"images": "2000,4000", "dimensions": 32, "codes": 100_000, "milvus": 3000}
 LEAST_IMAGES = 1000
@@ -69,8 +68,7 @@ def scale(quick: bool, output: Path, as_json: bool, **settings: Any) -> None:
     outcome = _outcome(growth, searches, settings)
     if len(growth) > 1:
         outcome.figures.append(_draw(folder, growth))
-    outcome.write(folder)
-    outcome.show(folder, as_json)
+    outcome.publish(store, as_json)
 
 
 def _chosen(settings: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -80,7 +78,7 @@ def _chosen(settings: dict[str, Any], *names: str) -> dict[str, Any]:
 def _measured(store: Store, part: Any, wanted: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The figures of a part in a process of its own; a second run takes up those that are there."""
     key = {"bench": "scale", "part": part.__name__, "library": ddh.__version__, **wanted}
-    return store.measure(f"scale-{part.__name__}", key, lambda: alone(part, wanted))
+    return store.measure(f"scale-{part.__name__}", key, lambda: run_isolated(part, wanted))
 
 
 def label_growth(
@@ -134,7 +132,6 @@ def _outcome(
     return Outcome(
         bench="scale",
         title="Growth of labels and search",
-        command=command_line(),
         protocol=[
             f"synthetic clustered features, {settings['dimensions']} dimensions, float32 in a "
             f"mapped file, seed {settings['seed']}; K1 = {settings['k1']}, K2 = {settings['k2']}; "

@@ -1,6 +1,7 @@
 """Table 6 of the paper: recognition on Oxford-17 with a support vector machine."""
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,7 @@ from numpy.typing import NDArray
 
 from ddh._core.errors import DDHWarning, InputError, MissingDependency
 from ddh.bench.features import FeatureSet, compute_features, read_features
-from ddh.bench.options import BenchOptions, command_line, shared_options, whole_numbers
-from ddh.bench.paper import TABLE6
+from ddh.bench.options import BenchOptions, shared_options
 from ddh.bench.plots import INK, drawing, style
 from ddh.bench.pretrained import learn
 from ddh.bench.recognition_rows import (
@@ -23,14 +23,13 @@ from ddh.bench.recognition_rows import (
     real_row,
     split_digest,
 )
-from ddh.bench.store import Store
-from ddh.bench.writing import Outcome, Table
+from ddh.bench.results import Outcome, Store, Table
+from ddh.bench.tables import TABLE6
 from ddh.descriptors.opencv import opencv
 from ddh.images import LabelledImages, Split, flowers17, flowers17_splits
 
 
 @click.command(short_help="Table 6: recognition on Oxford-17.")
-@click.option("--bits", default="64,256", show_default=True, help="Code lengths.")
 @click.option(
     "--descriptors/--no-descriptors",
     "with_descriptors",
@@ -43,8 +42,8 @@ from ddh.images import LabelledImages, Split, flowers17, flowers17_splits
     metavar="EPOCHS",
     help="First adapt the network to the training images of each split, without their labels.",
 )
-@shared_options
-def table6(bits: str, with_descriptors: bool, adapt: int | None, **shared: Any) -> None:
+@shared_options("64,256")
+def table6(with_descriptors: bool, adapt: int | None, **shared: Any) -> None:
     """Recognition of 17 kinds of flowers: a linear SVM on bits against chi-square SVMs.
 
     Three splits of 40/20/20 images a class; C is chosen on validation images. Hash functions and
@@ -62,17 +61,15 @@ def table6(bits: str, with_descriptors: bool, adapt: int | None, **shared: Any) 
     if with_descriptors:
         _need_opencv()
     store = Store(options.output)
-    lengths = whole_numbers(bits, "bits")
     data, splits, warning = _flowers(options)
     tasks = _tasks(options, store, data, splits, adapt)
     results: list[Result] = []
     if with_descriptors and data is not None:
         results += descriptor_rows(store, data, splits)
-    results += hash_rows(store, tasks, lengths, options)
+    results += hash_rows(store, tasks, options.lengths, options)
     results.append(real_row(store, tasks))
     outcome = _outcome(store, results, tasks, warning, adapt)
-    outcome.write(store.folder("table6"))
-    outcome.show(store.folder("table6"), options.as_json)
+    outcome.publish(store, options.as_json)
 
 
 def _need_opencv() -> None:
@@ -134,14 +131,8 @@ def _tasks(
     tasks = []
     for split in splits:
         learned = learn(data, split.train, options, store, {"epochs": adapt})
-        found = compute_features(
-            data,
-            store,
-            backbone="auto",
-            weights=str(learned.weights),
-            device=options.device,
-            views=VIEWS,
-        )
+        own = replace(options, backbone="auto", weights=str(learned.weights), size=None)
+        found = compute_features(data, store, own, views=VIEWS)
         tasks.append(SplitTask(found, split))
     return tasks
 
@@ -153,15 +144,7 @@ def _features(options: BenchOptions, store: Store, data: LabelledImages | None) 
             raise InputError(f"{options.features} has {len(found)} rows, not {len(data)}")
         return found
     assert data is not None
-    return compute_features(
-        data,
-        store,
-        backbone=options.backbone,
-        weights=options.weights,
-        size=options.size,
-        device=options.device,
-        views=VIEWS,
-    )
+    return compute_features(data, store, options, views=VIEWS)
 
 
 def _outcome(
@@ -215,7 +198,6 @@ def _outcome(
     outcome = Outcome(
         bench="table6",
         title=title,
-        command=command_line(),
         protocol=protocol,
         tables=[
             Table(

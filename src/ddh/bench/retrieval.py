@@ -1,8 +1,7 @@
-"""One measurement of a retrieval table: fit a method, encode, score the codes in every way."""
+"""One measurement of a retrieval table: fit a method, encode, and compute every score."""
 
-import time
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -10,9 +9,11 @@ from numpy.typing import NDArray
 
 import ddh
 from ddh._core.arrays import l2_normalize
-from ddh._core.errors import InputError
 from ddh.bench.features import FeatureSet
-from ddh.bench.store import Store
+from ddh.bench.options import BenchOptions
+from ddh.bench.results import Store
+from ddh.bench.tables import Row
+from ddh.bench.timing import timed
 from ddh.codes import search
 from ddh.evaluation import (
     Curve,
@@ -31,23 +32,8 @@ EXAMPLE_DEPTH = 10
 
 
 @dataclass(frozen=True)
-class Row:
-    """A row of a table: its name there, the method's name here, and what the method may see.
-
-    `supervised` methods are given the labels of the training images, of `labelled_per_class` of
-    them or of all; `chance` says whether the seed matters.
-    """
-
-    label: str
-    method: str
-    supervised: bool = False
-    chance: bool = True
-    labelled_per_class: int | None = None
-
-
-@dataclass(frozen=True)
 class Task:
-    """Features and labels, cut by a split, and the cut of the ranking."""
+    """Features and labels of a data set, and how they are split into queries and database."""
 
     found: FeatureSet
     split: RetrievalSplit
@@ -55,25 +41,30 @@ class Task:
 
     @cached_property
     def features(self) -> NDArray[np.float32]:
-        """Features of all images, of length 1 where the task normalises."""
+        """Features of all images, L2-normalised if the task says so."""
         values = self.found.features
         return l2_normalize(values) if self.normalise else np.asarray(values, np.float32)
 
     @cached_property
-    def parts(self) -> dict[str, NDArray[np.float32]]:
-        """Features of queries, database and training images; equal parts share memory."""
-        query, database = self.features[self.split.query], self.features[self.split.database]
-        same = np.array_equal(self.split.train, self.split.database)
-        train = database if same else self.features[self.split.train]
-        return {"query": query, "database": database, "train": train}
+    def _parts(self) -> dict[str, NDArray[np.float32]]:
+        return {}
+
+    def part(self, name: str) -> NDArray[np.float32]:
+        """Features of "query", "database" or "train"; equal parts share memory."""
+        if name == "train" and np.array_equal(self.split.train, self.split.database):
+            name = "database"
+        if name not in self._parts:
+            self._parts[name] = self.features[getattr(self.split, name)]
+        return self._parts[name]
 
     def labels(self, part: str) -> NDArray[Any]:
         """Labels of "query", "database" or "train"."""
-        return self.found.labels[getattr(self.split, part)]
+        rows: NDArray[np.int64] = getattr(self.split, part)
+        return self.found.labels[rows]
 
     @property
     def protocol(self) -> Protocol:
-        """What all measurements of this task have in common."""
+        """The protocol that all measurements of this task share."""
         form = ", L2-normalised features" if self.normalise else ""
         return Protocol(
             data=self.found.data,
@@ -96,37 +87,29 @@ class Task:
         }
 
 
-def subset(split: RetrievalSplit, images: int, seed: int = 0) -> RetrievalSplit:
-    """A quick form of a split: `images` training images as database, a fifth as many queries."""
-    rng = np.random.default_rng(seed)
-    if images < 10:
-        raise InputError(f"a subset has 10 or more training images, not {images}")
-
-    def some(rows: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-        return np.sort(rng.choice(rows, min(count, len(rows)), replace=False))
-
-    train = some(split.train, images)
-    query = some(split.query, max(1, images // 5))
-    return replace(
-        split,
-        name=f"{split.name}, subset of {images}",
-        query=query,
-        database=train,
-        train=train,
-        k=None if split.k is None else min(split.k, len(train)),
-    )
-
-
-def measure_row(
-    store: Store,
-    task: Task,
-    row: Row,
+def fit(
+    method: str,
     bits: int,
     seed: int,
     settings: dict[str, Any],
     device: str,
+    X: NDArray[np.float32],
+    y: NDArray[Any] | None = None,
+) -> Any:
+    """A fitted hasher."""
+    from ddh.hashers import create
+
+    hasher = create(method, bits=bits, **{"random_state": seed, **settings})
+    if "device" in hasher.get_params():
+        hasher.set_params(device=device)
+    return hasher.fit(X, y)
+
+
+def measure_row(
+    store: Store, task: Task, row: Row, bits: int, seed: int, options: BenchOptions
 ) -> dict[str, Any]:
     """The stored measurement, or a new one."""
+    settings = options.settings.get(row.method, {})
     key = {
         **task.key,
         "method": row.method,
@@ -137,38 +120,30 @@ def measure_row(
         "seed": seed,
     }
     name = f"{row.method}-{bits}-{seed}"
-    return store.measure(name, key, lambda: _measure(task, row, bits, seed, settings, device))
+    measure = partial(_measure, task, row, bits, seed, settings, options.device)
+    return store.measure(name, key, measure)
 
 
 def _measure(
     task: Task, row: Row, bits: int, seed: int, settings: dict[str, Any], device: str
 ) -> dict[str, Any]:
-    from ddh.hashers import create
-    from ddh.train.device import choose
-
-    hasher = create(row.method, bits=bits, **{"random_state": seed, **settings})
-    if "device" in hasher.get_params():
-        hasher.set_params(device=device)
     labels = _training_labels(task, row, seed) if row.supervised else None
-    start = time.perf_counter()
-    hasher.fit(task.parts["train"], labels)
-    fitted = time.perf_counter()
-    query = hasher.encode(task.parts["query"])
-    database = hasher.encode(task.parts["database"])
-    encoded = time.perf_counter()
-    on = str(choose(device))
+    parts = task.part("query"), task.part("database")
+    train = task.part("train")
+    hasher, fitting = timed(fit, row.method, bits, seed, settings, device, train, labels)
+    (query, database), encoding = timed(lambda: [hasher.encode(part) for part in parts])
     retrieval = Retrieval(
         query,
         database,
         task.labels("query"),
         task.labels("database"),
         bits=bits,
-        device=None if on == "cpu" else on,
-        protocol=task.protocol.but(seeds=(seed,)),
+        device=_accelerator(device),
+        protocol=replace(task.protocol, seeds=(seed,)),
     )
     return {
-        "fit_seconds": fitted - start,
-        "encode_seconds": encoded - fitted,
+        "fit_seconds": fitting["wall"],
+        "encode_seconds": encoding["wall"],
         "scores": _scores(retrieval, task.split.k),
         "curves": {
             "rank": _curve(retrieval.curve_by_rank()),
@@ -180,8 +155,16 @@ def _measure(
     }
 
 
+def _accelerator(device: str) -> str | None:
+    """The device to score on; None for the CPU."""
+    from ddh.train.device import choose
+
+    chosen = str(choose(device))
+    return None if chosen == "cpu" else chosen
+
+
 def _training_labels(task: Task, row: Row, seed: int) -> NDArray[np.int64]:
-    """Labels of the training images; -1 (unlabelled) beyond the share of each class."""
+    """Labels of the training images; -1 (unlabelled) beyond `labelled_per_class` per class."""
     labels = task.labels("train").astype(np.int64)
     if row.labelled_per_class is None:
         return labels
@@ -220,7 +203,7 @@ def _curve(curve: Curve) -> dict[str, list[float]]:
 
 
 def example_queries(task: Task) -> NDArray[np.int64]:
-    """A few queries drawn at random, of different classes where there are classes."""
+    """A few random queries, from different classes if the images have single labels."""
     order = np.random.default_rng(0).permutation(len(task.split.query))
     labels = task.labels("query")[order]
     if labels.ndim == 1:
@@ -231,7 +214,7 @@ def example_queries(task: Task) -> NDArray[np.int64]:
 def _examples(
     task: Task, query: NDArray[np.uint8], database: NDArray[np.uint8]
 ) -> dict[str, list[Any]]:
-    """Rows of the data set: some queries and their nearest images."""
+    """Indices of some queries and of their nearest images."""
     chosen = example_queries(task)
     found = search(query[chosen], database, min(EXAMPLE_DEPTH, len(database)))
     return {
@@ -246,18 +229,16 @@ def _plain(value: Any) -> Any:
 
 
 def measure_vectors(store: Store, task: Task, device: str) -> dict[str, Any]:
-    """mAP@k of the cosine ranking of the features themselves: what codes are compared with."""
-    from ddh.train.device import choose
+    """mAP@k of ranking by the cosine of the features themselves: the reference for codes."""
 
     def compute() -> dict[str, Any]:
-        on = str(choose(device))
         score = mean_average_precision_of_vectors(
-            task.parts["query"],
-            task.parts["database"],
+            task.part("query"),
+            task.part("database"),
             task.labels("query"),
             task.labels("database"),
             k=task.split.k or len(task.split.database),
-            device=None if on == "cpu" else on,
+            device=_accelerator(device),
             protocol=task.protocol,
         )
         return {"scores": {"legacy": score.as_dict()}}
