@@ -28,10 +28,10 @@ def pictures(monkeypatch):
 
 
 def test_pretraining_curve_and_table(pictures, narrow, tmp_path, monkeypatch):
-    monkeypatch.setattr("ddh.pretrain.diagnostics.LEAST_RANK", 0)  # it is narrow
+    monkeypatch.setattr("ddh.pretrain.diagnostics.MIN_RANK", 0)  # it is narrow
     words = ["bench", "quality", "-o", str(tmp_path / "results"), "-q"]
     words += ["--bits", "8", "--seeds", "0", "--minutes", "0.02", "--device", "cpu"]
-    words += ["--codes-epochs", "2", "--set", "codes.rounds=2"]
+    words += ["--pseudo-codes-epochs", "2", "--set", "pseudo-codes.rounds=2"]
     words += ["--set", "DDH.epochs=2", "--moments", "2"]
     result = CliRunner().invoke(cli, words, catch_exceptions=False)
     assert result.exit_code == 0, result.output
@@ -44,7 +44,7 @@ def test_pretraining_curve_and_table(pictures, narrow, tmp_path, monkeypatch):
     assert len(minutes) >= 4
     stages = [entry["objective"] for entry in told["details"]["pretraining"]]
     assert sorted(stages) == stages
-    assert set(stages) == {"byol", "codes"}
+    assert set(stages) == {"byol", "pseudo-codes"}
     assert sum(path.name.startswith("round-") for path in tmp_path.rglob("*.safetensors")) == 2
     assert (folder / "quality-over-time.png").is_file()
 

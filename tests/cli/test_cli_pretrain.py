@@ -34,7 +34,7 @@ def test_pretrain_then_fit(pictures, tmp_path):
     assert result.exit_code == 0
     document = json.loads(result.stdout)
     assert document["origin"] == "byol for 1 epochs from random"
-    assert document["signs"][-1]["step"] == 2
+    assert document["diagnostics"][-1]["step"] == 2
     assert not weights.with_name("w.safetensors.work").exists()
     assert weights.stat().st_size < 25e6  # half precision
     run("fit", pictures, "-o", model, "--backbone", "auto", "--weights", weights, "--bits", 8,
@@ -54,7 +54,7 @@ def test_wrong_arguments_are_refused(pictures, tmp_path):
         create("auto")
     features = tmp_path / "features.npy"
     np.save(features, np.zeros((24, 8), np.float32))
-    with pytest.raises(InputError, match="needs the pictures"):
+    with pytest.raises(InputError, match="needs the images"):
         run("pretrain", features, "-o", tmp_path / "w.safetensors", *OPTIONS, "--epochs", 1)
 
 

@@ -24,10 +24,10 @@ from ddh.pretrain import (
 )
 from ddh.pretrain import loop as loop_module
 from ddh.pretrain.byol import BYOL
-from ddh.pretrain.diagnostics import neighbours, signs
-from ddh.pretrain.neighbour_positives import Partners, find_neighbour_positives
-from ddh.pretrain.plan import LEAST_STEPS, TRIAL_STEPS, Plan
-from ddh.pretrain.pseudo_codes import Codes, neighbourhood_codes
+from ddh.pretrain.diagnostics import diagnostics, neighbours
+from ddh.pretrain.neighbour_positives import NeighbourPositives, find_neighbour_positives
+from ddh.pretrain.plan import MIN_STEPS, TRIAL_STEPS, Plan
+from ddh.pretrain.pseudo_codes import PseudoCodes, neighbourhood_codes
 
 STILL = ViewSettings(min_scale=1.0, jitter_prob=0.0, grayscale_prob=0.0)
 
@@ -110,7 +110,7 @@ class TestViews:
         still = replace(STILL, jitter=0.0)
         warped = random_view(pixels, 16, replace(still, affine_prob=1.0), generator())
         torch.testing.assert_close(warped, torch.ones_like(warped))  # beyond it lies its mirror
-        holed = random_view(pixels, 16, replace(still, hole=0.5), generator())
+        holed = random_view(pixels, 16, replace(still, cutout=0.5), generator())
         hidden = (holed == 0.5).all(dim=1)
         assert ((holed > 0.999).all(dim=1) | hidden).all()
         assert 0 < hidden.sum(dim=(1, 2)).max() <= 8 * 8
@@ -184,7 +184,9 @@ class TestCodes:
 
     @pytest.mark.parametrize("consistency", [0.0, 4.0])
     def test_the_loss_is_the_formula(self, consistency):
-        objective = Codes(SmallNetwork(), settings(epochs=1, objective="codes", code_bits=3), 9)
+        objective = PseudoCodes(
+            SmallNetwork(), settings(epochs=1, objective="pseudo-codes", code_bits=3), 9
+        )
         objective.labels.copy_(torch.randint(0, 2, (9, 3), generator=generator()) * 2 - 1)
         objective.labelled[::2] = True
         objective.train()
@@ -199,7 +201,7 @@ class TestCodes:
         sureness = (2 * said - 1).abs()
         enough = sureness.flatten().sort().values[8:10].mean().item()  # half of the 18 are sure
         objective.settings = replace(
-            objective.settings, least_confidence=enough, consistency=consistency
+            objective.settings, min_confidence=enough, consistency=consistency
         )
         loss = objective(mild, strong, rows).item()
         outputs = logits(objective.backbone, objective.head, strong)
@@ -222,7 +224,9 @@ class TestCodes:
         assert loss == pytest.approx(expected, rel=1e-5)
 
     def test_the_teacher_follows_with_its_statistics_and_is_not_trained(self):
-        objective = Codes(SmallNetwork(), settings(epochs=1, objective="codes"), 4).train()
+        objective = PseudoCodes(
+            SmallNetwork(), settings(epochs=1, objective="pseudo-codes"), 4
+        ).train()
         assert not objective.teacher.training
         with torch.no_grad():
             for value in (*objective.backbone.parameters(), *objective.backbone.buffers()):
@@ -238,8 +242,8 @@ class TestCodes:
         assert all(p.grad is None for p in objective.teacher.parameters())
 
     def test_a_round_starts_from_the_teacher(self):
-        plan = settings(epochs=1, objective="codes", code_bits=4, labelled_share=0.4)
-        objective = Codes(SmallNetwork(), plan, 30)
+        plan = settings(epochs=1, objective="pseudo-codes", code_bits=4, labelled_fraction=0.4)
+        objective = PseudoCodes(SmallNetwork(), plan, 30)
         with torch.no_grad():
             objective.teacher.layers[0].weight.add_(1.0)
         features = np.random.default_rng(0).standard_normal((30, 16)).astype("f4")
@@ -251,12 +255,12 @@ class TestCodes:
         labelled = objective.labelled.numpy()
         assert 12 <= labelled.sum() < 20  # two fifths, and those that are as sure as the last
         assert confidence[labelled].min() > confidence[~labelled].max()
-        assert objective.signs()["confidence"] == pytest.approx(confidence.mean())
+        assert objective.diagnostics()["confidence"] == pytest.approx(confidence.mean())
 
 
 class TestPlan:
     def test_every_round_warms_up_and_falls(self):
-        plan = Plan(pretrain_settings(32, True, {"epochs": 9, "rounds": 3, "warm_up": 0}), 7)
+        plan = Plan(pretrain_settings(32, True, {"epochs": 9, "rounds": 3, "warmup_epochs": 0}), 7)
         assert [plan.round(step) for step in (0, 20, 21, 41, 42, 62, 63)] == [0, 0, 1, 1, 2, 2, 2]
         assert [plan.round_ends(step) for step in (0, 20, 21, 42, 62)] == [21, 21, 42, 63, 63]
         assert plan.round_progress(63) == 1
@@ -265,7 +269,7 @@ class TestPlan:
         assert (np.diff(rates[0]) < 0).all()
 
     def test_rate_warms_up_and_falls_to_zero(self):
-        plan = Plan(pretrain_settings(32, False, {"epochs": 100, "warm_up": 5}), 10)
+        plan = Plan(pretrain_settings(32, False, {"epochs": 100, "warmup_epochs": 5}), 10)
         rates = [plan.rate(step) for step in range(plan.total + 1)]
         assert np.argmax(rates) == 50
         assert max(rates) == pytest.approx(0.24)
@@ -282,7 +286,7 @@ class TestPlan:
         assert plan.progress(4500) == 1.0
 
     def test_large_pictures_learn_codes_at_a_lower_rate(self):
-        changes = {"epochs": 1, "objective": "codes"}
+        changes = {"epochs": 1, "objective": "pseudo-codes"}
         rates = [pretrain_settings(size, True, changes).learning_rate for size in (64, 65)]
         assert rates == [0.025, 0.01]
 
@@ -291,11 +295,11 @@ class TestPlan:
             with pytest.raises(InputError):
                 pretrain_settings(32, False, changes)
         with pytest.raises(InputError, match="up to 1, not 70"):
-            pretrain_settings(32, False, {"epochs": 1, "labelled_share": 70.0})
+            pretrain_settings(32, False, {"epochs": 1, "labelled_fraction": 70.0})
         with pytest.raises(InputError, match="no setting 'epoch'"):
             pretrain_settings(32, False, {"epoch": 3})
         with pytest.raises(InputError, match="byol first"):
-            pretrain_settings(32, False, {"epochs": 1, "objective": "codes"})
+            pretrain_settings(32, False, {"epochs": 1, "objective": "pseudo-codes"})
         with pytest.raises(InputError, match="no objective"):
             pretrain_settings(32, False, {"epochs": 1, "objective": "magic"})
 
@@ -319,7 +323,7 @@ class TestPartners:
     def test_partners_share_the_chance_and_the_picture_has_the_rest(self):
         graph = sparse.csr_array(np.array([[0, 1, 1], [1, 0, 0], [0, 0, 0]], np.int8))
         rows = np.repeat(np.arange(3), 6000)
-        drawn = Partners(graph).draw(rows, 0.6, np.random.default_rng(0)).reshape(3, -1)
+        drawn = NeighbourPositives(graph).draw(rows, 0.6, np.random.default_rng(0)).reshape(3, -1)
         for row, chances in enumerate([[0.4, 0.3, 0.3], [0.6, 0.4, 0], [0, 0, 1]]):
             shares = np.bincount(drawn[row], minlength=3) / 6000
             np.testing.assert_allclose(shares, chances, atol=0.03)
@@ -328,17 +332,17 @@ class TestPartners:
 class TestSigns:
     def test_a_constant_is_a_collapse(self):
         constant = torch.ones(50, 8) + 1e-6 * torch.randn(50, 8, generator=generator())
-        assert signs(constant, constant, None).collapsed
+        assert diagnostics(constant, constant, None).collapsed
 
     def test_one_line_is_a_collapse(self):
         line = torch.randn(50, 1, generator=generator()) * torch.ones(1, 8)
-        assert signs(line, line, None).collapsed
+        assert diagnostics(line, line, None).collapsed
 
     def test_isotropic_features(self):
         x = torch.randn(2000, 8, generator=generator())
-        found = signs(x, x, neighbours(x.double()))
+        found = diagnostics(x, x, neighbours(x.double()))
         assert not found.collapsed
-        assert found.agreement == 1.0
+        assert found.instance_accuracy == 1.0
         assert found.stability == 1.0
         assert found.rank == pytest.approx(8, abs=0.1)
         assert found.spread == pytest.approx(1, abs=0.05)
@@ -346,7 +350,7 @@ class TestSigns:
 
     def test_other_views_do_not_agree(self):
         a, b = torch.randn(2, 500, 8, generator=generator())
-        assert signs(a, b, None).agreement < 0.05
+        assert diagnostics(a, b, None).instance_accuracy < 0.05
 
 
 def settings(**changes):
@@ -357,7 +361,7 @@ class TestRun:
     def test_one_step_an_epoch_keeps_to_the_budget_too(self, pictures):
         few = ImageArray(pictures.pixels[:40])
         done = pretrain(SmallNetwork(), few, settings(minutes=1e-4), device="cpu")
-        assert done.epochs == LEAST_STEPS
+        assert done.epochs == MIN_STEPS
 
     def test_training_changes_the_backbone_and_tells_its_signs(self, pictures):
         network = SmallNetwork()
@@ -373,7 +377,7 @@ class TestRun:
         assert not torch.equal(before["layers.0.weight"], network.state_dict()["layers.0.weight"])
         assert [entry["step"] for entry in done.history] == [4, 8, 12]
         assert done.history[0]["stability"] is None
-        assert 0 < done.history[-1]["agreement"] <= 1
+        assert 0 < done.history[-1]["instance_accuracy"] <= 1
         assert not any(p.requires_grad for p in network.parameters())
 
     @pytest.mark.parametrize(
@@ -381,7 +385,7 @@ class TestRun:
         [
             {},
             {"neighbours_from": 0.2, "neighbours_refresh": 0.4},
-            {"objective": "codes", "rounds": 3, "code_bits": 8},
+            {"objective": "pseudo-codes", "rounds": 3, "code_bits": 8},
         ],
     )
     def test_killed_and_resumed_ends_with_the_same_weights(
@@ -412,36 +416,40 @@ class TestRun:
 
     def test_codes_make_new_labels_in_every_round(self, pictures, monkeypatch):
         made = []
-        begin = Codes.begin_round
+        begin = PseudoCodes.begin_round
 
         def counted(objective, features, seed):
             made.append((len(features), seed))
             begin(objective, features, seed)
 
-        monkeypatch.setattr(Codes, "begin_round", counted)
-        plan = settings(epochs=5, objective="codes", rounds=3, code_bits=8, learning_rate=0.01)
+        monkeypatch.setattr(PseudoCodes, "begin_round", counted)
+        plan = settings(
+            epochs=5, objective="pseudo-codes", rounds=3, code_bits=8, learning_rate=0.01
+        )
         done = pretrain(SmallNetwork(), pictures, plan, device="cpu")
         assert made == [(200, 0), (200, 1), (200, 2)]
         assert done.epochs == 5
         assert 0.25 <= done.history[-1]["confidence"] <= 1
-        assert done.backbone.origin == "codes for 5 epochs from random"
+        assert done.backbone.origin == "pseudo-codes for 5 epochs from random"
 
     def test_stages_follow_each_other_and_those_at_their_end_are_not_run_again(
         self, pictures, tmp_path, monkeypatch
     ):
         shared = {"batch_size": 50, "epochs": 1}
-        stages = [shared, shared | {"objective": "codes", "rounds": 1, "code_bits": 8}]
+        stages = [shared, shared | {"objective": "pseudo-codes", "rounds": 1, "code_bits": 8}]
         whole = pretrain_stages(SmallNetwork(), pictures, stages, device="cpu")
         assert whole.epochs == 2
-        assert [entry["objective"] for entry in whole.history] == ["byol", "codes"]
+        assert [entry["objective"] for entry in whole.history] == ["byol", "pseudo-codes"]
         assert whole.seconds == pytest.approx(whole.history[-1]["seconds"], abs=0.2)
-        assert whole.backbone.origin == "codes for 1 epochs from byol for 1 epochs from random"
+        assert (
+            whole.backbone.origin == "pseudo-codes for 1 epochs from byol for 1 epochs from random"
+        )
 
         def dies(*given):
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patched:
-            patched.setattr(Codes, "begin_round", dies)
+            patched.setattr(PseudoCodes, "begin_round", dies)
             with pytest.raises(KeyboardInterrupt):
                 pretrain_stages(SmallNetwork(), pictures, stages, device="cpu", folder=tmp_path)
         monkeypatch.setattr(BYOL, "forward", dies)  # its stage is at its end
@@ -472,7 +480,7 @@ class TestRun:
         done = pretrain(SmallNetwork(), pictures, settings(minutes=0.2), device="cpu")
         assert done.seconds == pytest.approx(12, abs=1)
         assert done.epochs == pytest.approx((60 + 30) / 4, abs=1)
-        assert done.history[-1]["rate"] < 0.001
+        assert done.history[-1]["learning_rate"] < 0.001
 
     def test_a_rate_that_blows_up_is_told(self, pictures, monkeypatch):
         monkeypatch.setattr(
@@ -516,5 +524,5 @@ class TestRun:
             folder=work,
         )  # fmt: skip
         assert [failure.name for failure in done.failures] == ["bad.png"]
-        kept = next(work.glob("pictures-*.npy"))
+        kept = next(work.glob("pixels-*.npy"))
         assert np.load(kept, mmap_mode="r").shape == (13, 9, 9, 3)

@@ -20,7 +20,7 @@ def test_many_tiny_pictures_get_a_network_of_their_own(monkeypatch):
     monkeypatch.setattr(module, "MANY", 30)
     chosen = recipe("quality", tiny(), gpu=True)
     assert (chosen.backbone, chosen.weights) == ("resnet18-tiny", "random")
-    assert [stage.get("objective", "byol") for stage in chosen.pretrain] == ["byol", "codes"]
+    assert [stage.get("objective", "byol") for stage in chosen.pretrain] == ["byol", "pseudo-codes"]
     for other in (
         recipe("quality", tiny(), gpu=False),
         recipe("quality", tiny(29), gpu=True),

@@ -44,7 +44,7 @@ def learn(
 
     from ddh.backbones import Backbone, create, save
     from ddh.pretrain import pretrain, pretrain_settings
-    from ddh.pretrain.loop import LOOKS
+    from ddh.pretrain.loop import EVALUATIONS
 
     torch.manual_seed(0)
     named = (options.backbone, options.weights) if start is None else ("auto", str(start))
@@ -68,12 +68,13 @@ def learn(
         about the same share: the later one counts."""
         if in_rounds:
             return folder / f"round-{entry['round']:02d}.safetensors"
-        return folder / f"moment-{round(entry['share'] * LOOKS):02d}.safetensors"
+        return folder / f"moment-{round(entry['progress'] * EVALUATIONS):02d}.safetensors"
 
     def keep(network: Backbone, entry: dict[str, Any]) -> None:
         if not moments:
             return
-        if in_rounds or round(entry["share"] * LOOKS) % max(1, LOOKS // moments) == 0:
+        number = round(entry["progress"] * EVALUATIONS)
+        if in_rounds or number % max(1, EVALUATIONS // moments) == 0:
             save(network, moment(entry))
 
     if not weights.is_file():

@@ -43,9 +43,11 @@ CURVE_BITS = (16, 64)
 @click.option("--minutes", type=float, help="Minutes of BYOL; 0 skips it.  [default: 16]")
 @click.option("--epochs", type=int, help="Epochs of BYOL, instead of --minutes.")
 @click.option(
-    "--codes-minutes", type=float, help="Minutes of pseudo-codes; 0 skips them.  [default: 4]"
+    "--pseudo-codes-minutes",
+    type=float,
+    help="Minutes of pseudo-codes; 0 skips them.  [default: 4]",
 )
-@click.option("--codes-epochs", type=int, help="Epochs of codes, instead of --codes-minutes.")
+@click.option("--pseudo-codes-epochs", type=int, help="Epochs of pseudo-codes, instead of minutes.")
 @click.option(
     "--neighbours-from",
     type=float,
@@ -56,14 +58,14 @@ CURVE_BITS = (16, 64)
     "--moments",
     default=5,
     show_default=True,
-    help="Points on the curve of BYOL; codes have one per round.",
+    help="Points on the curve of BYOL; pseudo-codes have one per round.",
 )
 @shared_options("16,32,64")
 def quality(
     minutes: float | None,
     epochs: int | None,
-    codes_minutes: float | None,
-    codes_epochs: int | None,
+    pseudo_codes_minutes: float | None,
+    pseudo_codes_epochs: int | None,
     neighbours_from: float | None,
     moments: int,
     **shared: Any,
@@ -71,23 +73,26 @@ def quality(
     """Pretrain a network on the training images of CIFAR-10, then learn codes from its features.
 
     No labels are used, and with the default weights no other images. The training is that of the
-    preset "quality"; change its settings with --set byol.NAME=VALUE and --set codes.NAME=VALUE.
+    preset "quality"; change its settings with --set byol.NAME=VALUE and --set
+    pseudo-codes.NAME=VALUE.
 
     \b
     ddh bench quality --data DIR --device cuda
     ddh bench quality --data DIR --backbone efficientnet-lite0 --weights auto --size 128 --minutes 0
-    ddh bench quality --data DIR --set codes.rounds=3 --set codes.consistency=0
+    ddh bench quality --data DIR --set pseudo-codes.rounds=3 --set pseudo-codes.consistency=0
     """
     from ddh.pretrain.recipe import STAGES
 
     options, store = BenchOptions(**shared), Store(shared["output"])
     table = TABLE.only(options.methods)
     data, split = cifar10_images(options)
-    byol, codes = STAGES
+    byol, pseudo_codes = STAGES
     given = options.settings
     stages = [
         _stage(byol, minutes, epochs, neighbours_from=neighbours_from, **given.get("byol", {})),
-        _stage(codes, codes_minutes, codes_epochs, **given.get("codes", {})),
+        _stage(
+            pseudo_codes, pseudo_codes_minutes, pseudo_codes_epochs, **given.get("pseudo-codes", {})
+        ),
     ]
     learned = _learn(data, split, options, store, stages, moments)
 
@@ -137,7 +142,7 @@ def _learn(
             points += [(before + minutes, path) for minutes, path in learned.moments]
             before += learned.history[-1]["seconds"] / 60
     if learned is None:
-        raise InputError("nothing is learned: give --minutes or --codes-minutes")
+        raise InputError("nothing is learned: give --minutes or --pseudo-codes-minutes")
     return Learned(learned.weights, history, points)
 
 

@@ -1,4 +1,4 @@
-"""`ddh pretrain`: teach a network the look of a collection before codes are learned."""
+"""`ddh pretrain`: self-supervised training of a backbone on a collection."""
 
 import shutil
 from pathlib import Path
@@ -16,7 +16,7 @@ from ddh.cli.fit import read_input, work_folder
 @click.argument("images", type=click.Path(exists=True, path_type=Path))
 @click.option(
     "-o", "--out", required=True, type=click.Path(path_type=Path),
-    help="Weights file, .safetensors.",
+    help="Weights file to write, .safetensors.",
 )  # fmt: skip
 @click.option(
     "--backbone",
@@ -26,25 +26,32 @@ from ddh.cli.fit import read_input, work_folder
 )
 @click.option("--weights", default="auto", show_default=True, help="auto, random, or a file.")
 @click.option("--size", type=int, help="Side of the network's input in pixels.")
-@click.option("--minutes", type=float, help="Time to train; the schedule is planned to fit.")
+@click.option("--minutes", type=float, help="Training time; the schedule is planned to fit it.")
 @click.option("--epochs", type=int, help="Passes over the images, in place of --minutes.")
 @click.option(
     "--objective",
     default="byol",
     show_default=True,
-    help="byol: to tell pictures apart; codes: the codes of neighbourhoods, on trained weights.",
+    help="byol: tell images apart; pseudo-codes: learn the codes of neighbourhoods, starting from "
+    "trained weights.",
 )
-@click.option("--rounds", type=int, help="Of codes: labels are made anew so often.  [default: 2]")
-@click.option("--batch-size", type=int, help="Images a step.  [default: 512]")
-@click.option("--learning-rate", type=float, help="For 256 images a step.")
+@click.option(
+    "--rounds",
+    type=int,
+    help="Number of warm-up/decay cycles; pseudo-codes regenerates its labels at the start of "
+    "each.  [default: byol 1, pseudo-codes 2]",
+)
+@click.option("--batch-size", type=int, help="Images per step.  [default: 512]")
+@click.option("--learning-rate", type=float, help="Peak rate for 256 images per step.")
 @click.option(
     "--neighbours-from",
     type=float,
-    help="Share of the training after which neighbours stand for views too.  [default: 1, never]",
+    help="Fraction of training after which a confident neighbour may replace the second view.  "
+    "[default: 1, never]",
 )
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, mps.")
 @click.option("--seed", default=0, show_default=True)
-@click.option("--resume", is_flag=True, help="Go on with an interrupted run, within its plan.")
+@click.option("--resume", is_flag=True, help="Continue an interrupted run within its schedule.")
 @json_option
 @quiet_option
 @recorded("pretrain", "out")
@@ -60,18 +67,18 @@ def pretrain(
     as_json: bool,
     **settings: Any,
 ) -> None:
-    """Train a network on pictures without labels, for better features and codes.
+    """Train a network on images without labels, for better features and codes.
 
-    Starts from trained weights where the network has some, from random ones elsewhere. Without
-    labels, progress shows in the signs that are printed: how often two views of a picture find each
-    other, how stable neighbourhoods are, how many codes are in use.
+    Starts from pretrained weights if the network has some, otherwise from random ones. Progress is
+    measured without labels: how often an image's nearest second view is its own, how stable
+    neighbourhoods are, how many different codes are in use.
 
     \b
     ddh pretrain photos/ -o photos.safetensors --minutes 20
     ddh pretrain photos/ -o photos.safetensors --minutes 20 --resume
     ddh pretrain icons/ -o icons.safetensors --backbone resnet18-tiny --weights random --epochs 200
     ddh pretrain icons/ -o better.safetensors --backbone auto --weights icons.safetensors \\
-      --objective codes --epochs 120
+      --objective pseudo-codes --epochs 120
     ddh fit photos/ -o photos.ddh --backbone auto --weights photos.safetensors
     """
     import torch
@@ -85,7 +92,7 @@ def pretrain(
         raise InputError(f"the weights file ends in .safetensors, not in {out.suffix or 'nothing'}")
     X = read_input(images)
     if not is_images(X):
-        raise InputError(f"{images} holds features: pretraining needs the pictures themselves")
+        raise InputError(f"{images} holds features: pretraining needs the images themselves")
     torch.manual_seed(seed)
     network = create(backbone, weights, size)
     chosen = pretrain_settings(network.preprocessing.size, network.origin != "random", settings)
@@ -103,21 +110,19 @@ def pretrain(
         "epochs": round(done.epochs, 1),
         "seconds": round(done.seconds, 1),
         "skipped": [vars(failure) for failure in done.failures],
-        "signs": done.history,
+        "diagnostics": done.history,
         "settings": chosen.to_dict(),
     }
     emit(document, _summary(document), as_json)
 
 
 def _summary(document: dict[str, Any]) -> str:
-    head = (
-        f"{'epoch':>8} {'loss':>7} {'agreement':>10} {'stability':>10} {'entropy':>8} {'rank':>6}"
-    )
+    head = "   epoch    loss instance acc.  stability  entropy   rank"
     rows = [
-        f"{e['epoch']:8.1f} {e['loss']:7.3f} {e['agreement']:10.3f} "
+        f"{e['epoch']:8.1f} {e['loss']:7.3f} {e['instance_accuracy']:13.3f} "
         f"{'-' if e['stability'] is None else format(e['stability'], '.3f'):>10} "
         f"{e['entropy']:8.3f} {e['rank']:6.1f}"
-        for e in document["signs"]
+        for e in document["diagnostics"]
     ]
     lines = [
         head,

@@ -2,8 +2,8 @@
 
 The online network q(g(f(v))) of one view predicts the target g'(f'(v')) of the other, and the
 target follows the online weights: xi <- tau xi + (1 - tau) theta, with tau rising to 1 along half
-a cosine wave. No negative pairs, so nothing but the predictor and the batch norms keeps it
-from a constant; `ddh.pretrain.diagnostics` watches that.
+a cosine wave. Without negative pairs, only the predictor and the batch norms prevent a collapse
+to constant features; `ddh.pretrain.diagnostics` detects one.
 """
 
 import copy
@@ -23,24 +23,24 @@ from ddh.pretrain.transforms import ViewSettings
 if TYPE_CHECKING:
     from ddh.pretrain.settings import PretrainSettings
 
-TINY = 64  # pictures of so many pixels or fewer are neither blurred nor solarised
+TINY = 64  # images with sides of at most this many pixels are neither blurred nor solarised
 HIDDEN, OUT = 1024, 256
-FIRST_MOMENTUM = 0.99
+INITIAL_MOMENTUM = 0.99
 
 
 class BYOL(SelfSupervised):
-    """Symmetric BYOL; the result is the target's backbone, an average over the last steps."""
+    """Symmetric BYOL; the result is the target backbone, an average over the last steps."""
 
     @classmethod
     def defaults(cls, size: int, trained: bool) -> Mapping[str, Any]:
-        """Trained weights get a tenth of the rate: they are to be adapted, not lost."""
+        """A tenth of the learning rate for trained weights: adapt them, do not destroy them."""
         first = second = ViewSettings()
         if size > TINY:
             first = replace(first, blur_prob=0.5)
             second = replace(second, blur_prob=0.1, solarise_prob=0.2)
         return {"views": (first, second), "learning_rate": 0.012 if trained else 0.12}
 
-    def __init__(self, backbone: Backbone, settings: "PretrainSettings", pictures: int) -> None:
+    def __init__(self, backbone: Backbone, settings: "PretrainSettings", images: int) -> None:
         nn.Module.__init__(self)
         self.backbone = backbone
         self.projector, self.predictor = heads(backbone.dimensions)
@@ -48,7 +48,7 @@ class BYOL(SelfSupervised):
         self.target_projector = copy.deepcopy(self.projector).requires_grad_(False)
 
     def forward(self, first: Tensor, second: Tensor, rows: Tensor) -> Tensor:
-        """2 - 2 cos(prediction, target), summed over both directions, the mean of a batch."""
+        """2 - 2 cos(prediction, target), summed over both directions, mean over the batch."""
         views = torch.cat([first, second])
         predicted = self.predictor(self.projector(self.backbone(views)))
         with torch.no_grad():
@@ -58,7 +58,8 @@ class BYOL(SelfSupervised):
 
     @torch.no_grad()
     def after_step(self, progress: float) -> None:
-        tau = 1 - (1 - FIRST_MOMENTUM) * (math.cos(math.pi * progress) + 1) / 2
+        """Move the target towards the online network."""
+        tau = 1 - (1 - INITIAL_MOMENTUM) * (math.cos(math.pi * progress) + 1) / 2
         online: list[Tensor] = [*self.backbone.parameters(), *self.projector.parameters()]
         target: list[Tensor] = [
             *self.target_backbone.parameters(),
@@ -72,10 +73,10 @@ class BYOL(SelfSupervised):
 
 
 def heads(dimensions: int) -> tuple[nn.Module, nn.Module]:
-    """The projector g of features, and the predictor q of its values."""
+    """The projector g on features, and the predictor q on projections."""
     return projection(dimensions, HIDDEN, OUT), projection(OUT, HIDDEN, OUT)
 
 
 def cosine(a: Tensor, b: Tensor) -> Tensor:
-    """Of each row of a with that of b."""
+    """Cosine similarity of corresponding rows."""
     return (normalize(a.float(), dim=1) * normalize(b.float(), dim=1)).sum(dim=1)

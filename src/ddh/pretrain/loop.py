@@ -18,10 +18,10 @@ from ddh._core.errors import DDHError, InputError
 from ddh._core.progress import bar
 from ddh.backbones import Backbone
 from ddh.images import Failure, ImageSource
-from ddh.pretrain.diagnostics import SAMPLE, Signs, neighbours, signs
-from ddh.pretrain.neighbour_positives import Partners, find_neighbour_positives
+from ddh.pretrain.diagnostics import SAMPLE, Diagnostics, diagnostics, neighbours
+from ddh.pretrain.neighbour_positives import NeighbourPositives, find_neighbour_positives
 from ddh.pretrain.objective import SelfSupervised
-from ddh.pretrain.pictures import Pictures, open_pictures
+from ddh.pretrain.pixel_cache import PixelCache, open_pixels
 from ddh.pretrain.plan import TRIAL_STEPS, Plan
 from ddh.pretrain.settings import PretrainSettings, objective_class
 from ddh.pretrain.transforms import random_view
@@ -30,11 +30,11 @@ from ddh.train.device import choose, supports_bfloat16
 from ddh.train.network import freeze
 
 FILE = "pretraining.safetensors"
-LOOKS = 20  # at the signs of progress, in a whole run, and one at the end of each round
+EVALUATIONS = 20  # at the signs of progress, in a whole run, and one at the end of each round
 VIEW_BYTES = 64 << 20  # of the views that are made at once
 CHECKPOINT_SECONDS = 60
 COMPILED_STEPS = 1000  # from so many steps on a GPU, compiling pays for itself
-LEAST_IMAGES = 8
+MIN_IMAGES = 8
 FEATURE_BATCH = 512
 
 
@@ -72,14 +72,14 @@ def pretrain(
     where = choose(device)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-    pictures = open_pictures(source, backbone, where, folder)
+    pictures = open_pixels(source, backbone.preprocessing, where, folder)
     checkpoint = None if folder is None else folder / file
     run = _Run(backbone, pictures, settings, where, seed, checkpoint, on_eval)
     if resume:
-        run.take_up()
+        run.resume()
     run.to_the_end()
     return Pretrained(
-        run.hand_over(), run.history, run.step / run.plan.steps_per_epoch, run.seconds,
+        run.export(), run.history, run.step / run.plan.steps_per_epoch, run.seconds,
         pictures.failures,
     )  # fmt: skip
 
@@ -87,7 +87,7 @@ def pretrain(
 @dataclass
 class _Run:
     backbone: Backbone
-    pictures: Pictures
+    pictures: PixelCache
     settings: PretrainSettings
     device: torch.device
     seed: int
@@ -99,8 +99,8 @@ class _Run:
 
     def __post_init__(self) -> None:
         n = len(self.pictures)
-        if n < LEAST_IMAGES:
-            raise InputError(f"pretraining needs at least {LEAST_IMAGES} pictures, there are {n}")
+        if n < MIN_IMAGES:
+            raise InputError(f"pretraining needs at least {MIN_IMAGES} pictures, there are {n}")
         self.batch = min(self.settings.batch_size, n)
         self.plan = Plan(self.settings, n // self.batch)
         with torch.random.fork_rng(devices=[]):
@@ -116,7 +116,7 @@ class _Run:
         self.sample = np.linspace(0, n - 1, min(n, SAMPLE)).astype(np.int64)
         self.seen: Tensor | None = None  # the neighbours of the last look
         self.compiled: Any = None
-        self.partners: Partners | None = None
+        self.positives: NeighbourPositives | None = None
         self.found_at = 0  # the step at which the partners were found
         self.round = -1  # the last one that has begun
         self.round_seconds = 0.0  # that its beginning took
@@ -147,11 +147,13 @@ class _Run:
                         f"the loss is {loss} at step {self.step} of the pretraining; lower the "
                         f"learning rate (it is {self.settings.learning_rate})"
                     )
-                if self._time_to_look() or self.step >= self.plan.total:
-                    self._look(loss)
+                if self._evaluation_due() or self.step >= self.plan.total:
+                    self._evaluate(loss)
                 shown = self.history[-1] if self.history else {}
                 progress.set_postfix(
-                    loss=f"{loss:.3f}", agreement=f"{shown.get('agreement', 0):.2f}", refresh=False
+                    loss=f"{loss:.3f}",
+                    instance_accuracy=f"{shown.get('instance_accuracy', 0):.2f}",
+                    refresh=False,
                 )
                 if self.checkpoint is not None and time.monotonic() - saved > CHECKPOINT_SECONDS:
                     self.save()
@@ -174,7 +176,7 @@ class _Run:
             last = min(last, at + TRIAL_STEPS - self.step)
         last = min(last, at + self.plan.round_ends(self.step) - self.step)
         self._begin_round()
-        self._find_partners()
+        self._find_positives()
         parts = self._parts(epoch)[at:last]
         total = torch.zeros((), device=self.device)
         started, halfway = time.monotonic(), len(parts) // 2
@@ -190,7 +192,7 @@ class _Run:
         reserved = self.round_seconds * (self.settings.rounds - 1 - max(0, self.round))
         a_step = (ended - middle) / (len(parts) - halfway)
         self.plan.fit_budget(self.step, self.seconds + reserved, a_step)
-        progress.total = self.plan.total
+        progress.expect(self.plan.total)
         return mean
 
     def _parts(self, epoch: int) -> list[NDArray[np.int64]]:
@@ -208,25 +210,23 @@ class _Run:
         """
         at_once = max(1, VIEW_BYTES // (12 * self.batch * self.backbone.preprocessing.size**2))
         groups = [np.concatenate(parts[i : i + at_once]) for i in range(0, len(parts), at_once)]
-        pairs = [self._with_partners(group, epoch) for group in groups]
+        pairs = [self._with_positives(group, epoch) for group in groups]
         for group, pictures in zip(groups, self.pictures.batches(pairs), strict=True):
             views = self._views(pictures, self._generator(self.step))
             rows = torch.from_numpy(group).to(self.device)
             yield from zip(*(whole.split(self.batch) for whole in (*views, rows)), strict=True)
 
-    def _with_partners(self, part: NDArray[np.int64], epoch: int) -> NDArray[np.int64]:
+    def _with_positives(self, part: NDArray[np.int64], epoch: int) -> NDArray[np.int64]:
         """The pictures of a batch, then those that stand for their second views."""
-        if self.partners is None:
+        if self.positives is None:
             return np.concatenate([part, part])
         rng = np.random.default_rng((self.seed, epoch, int(part[0])))
-        return np.concatenate(
-            [part, self.partners.draw(part, self.settings.neighbours_chance, rng)]
-        )
+        return np.concatenate([part, self.positives.draw(part, self.settings.neighbours_prob, rng)])
 
     def _begin_round(self) -> None:
         """What the objective does before a round, where a new one begins; a fresh optimiser."""
         number = self.plan.round(self.step)
-        if not self.objective.takes_features or number <= self.round:
+        if not self.objective.needs_features or number <= self.round:
             return
         started = time.monotonic()
         self.objective.begin_round(self._features(mirror=True), self.seed + number)
@@ -235,17 +235,17 @@ class _Run:
         self.round_seconds = time.monotonic() - started
         self.seconds += self.round_seconds
 
-    def _find_partners(self) -> None:
+    def _find_positives(self) -> None:
         """Neighbours by the features of now, where it is time for them."""
         share, settings = self.plan.progress(self.step), self.settings
         if share < settings.neighbours_from:
             return
         old = self.plan.progress(self.step - self.found_at)
-        if self.partners is None or old >= settings.neighbours_refresh:
+        if self.positives is None or old >= settings.neighbours_refresh:
             started = time.monotonic()
             on = "cuda" if self.device.type == "cuda" else None
-            self.partners = find_neighbour_positives(
-                self._features(), settings.k1, settings.least_overlap, on
+            self.positives = find_neighbour_positives(
+                self._features(), settings.k1, settings.min_overlap, on
             )
             self.found_at = self.step
             self.seconds += time.monotonic() - started
@@ -286,36 +286,36 @@ class _Run:
 
     # -- signs of progress ----------------------------------------------------------------
 
-    def _time_to_look(self) -> bool:
+    def _evaluation_due(self) -> bool:
         if self.plan.round(self.step) > self.plan.round(self.step - 1):
             return True  # the end of a round
-        looks = max(1, self.plan.total // LOOKS)
+        looks = max(1, self.plan.total // EVALUATIONS)
         last = self.history[-1]["step"] if self.history else 0
         return self.step - last >= looks
 
-    def _look(self, loss: float) -> None:
+    def _evaluate(self, loss: float) -> None:
         first, second = self._sample_features()
         seen = neighbours(first.double())
-        found = signs(first, second, self.seen)
+        found = diagnostics(first, second, self.seen)
         self.seen = seen
         entry = {
             "objective": self.settings.objective,
             "step": self.step,
-            "share": self.plan.progress(self.step),
+            "progress": self.plan.progress(self.step),
             "round": self.plan.round(self.step - 1),
             "epoch": round(self.step / self.plan.steps_per_epoch, 2),
             "seconds": round(self.seconds, 1),
             "loss": loss,
-            "rate": self.plan.rate(self.step),
+            "learning_rate": self.plan.rate(self.step),
         }
-        self.history.append(entry | found.to_dict() | self.objective.signs())
+        self.history.append(entry | found.to_dict() | self.objective.diagnostics())
         if self.on_eval is not None:
             self.objective.result.origin = self._origin()
             self.on_eval(self.objective.result, self.history[-1])
         if found.collapsed:
             raise DDHError(self._collapse(found))
 
-    def _collapse(self, found: Signs) -> str:
+    def _collapse(self, found: Diagnostics) -> str:
         return (
             f"the network has collapsed at step {self.step}: features spread {found.spread:.3f} "
             f"over {found.rank:.1f} dimensions, so pictures can no longer be told apart. Start "
@@ -392,13 +392,13 @@ class _Run:
         tensors = checkpoint_io.collect({"objective": self.objective}, self.optimiser)
         if self.seen is not None:
             tensors["seen"] = self.seen
-        if self.partners is not None:
-            graph = self.partners.graph
-            tensors["partners.starts"] = torch.from_numpy(graph.indptr)
-            tensors["partners.rows"] = torch.from_numpy(graph.indices)
+        if self.positives is not None:
+            graph = self.positives.graph
+            tensors["positives.starts"] = torch.from_numpy(graph.indptr)
+            tensors["positives.rows"] = torch.from_numpy(graph.indices)
         checkpoint_io.write(self.checkpoint, tensors, state)
 
-    def take_up(self) -> None:
+    def resume(self) -> None:
         """Go on from a checkpoint, where there is one."""
         if self.checkpoint is None:
             return
@@ -413,14 +413,14 @@ class _Run:
         self.round, self.round_seconds = state["begun"], state["round_seconds"]
         if "seen" in tensors:
             self.seen = tensors["seen"].to(self.device)
-        if "partners.rows" in tensors:
-            starts, rows = (tensors[f"partners.{name}"].numpy() for name in ("starts", "rows"))
+        if "positives.rows" in tensors:
+            starts, rows = (tensors[f"positives.{name}"].numpy() for name in ("starts", "rows"))
             n = len(self.pictures)
-            self.partners = Partners(
+            self.positives = NeighbourPositives(
                 sparse.csr_array((np.ones(len(rows), np.int8), rows, starts), shape=(n, n))
             )
 
-    def hand_over(self) -> Backbone:
+    def export(self) -> Backbone:
         """The trained weights in the caller's backbone, on the CPU, ready for features."""
         trained = {k: v.cpu() for k, v in self.objective.result.state_dict().items()}
         self.backbone.cpu().load_state_dict(trained)

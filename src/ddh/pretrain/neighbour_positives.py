@@ -1,7 +1,7 @@
-"""Confident neighbours as further views of a picture: the paper's 2.1 while features are learned.
+"""Confident neighbours as positives: section 2.1 of the paper applied while features are learned.
 
-A partner of i is a j with i and j in each other's K1 lists and a good part of the lists in common.
-Trained as if it were a view of i, it draws together what belongs together.
+j is a confident neighbour of i if each is in the other's K1 list and the two lists overlap enough.
+It may replace the second view of i, which pulls images of the same kind together.
 """
 
 import numpy as np
@@ -14,29 +14,29 @@ from ddh.neighbours.statistics import graph_of
 BLOCK_BYTES = 64 << 20
 
 
-class Partners:
-    """For each picture the pictures that may stand for its second view."""
+class NeighbourPositives:
+    """For each image the images that may replace its second view, as a sparse (n, n) graph."""
 
     def __init__(self, graph: sparse.csr_array) -> None:
         self.graph = graph
         self.degree = np.diff(graph.indptr)
 
     def draw(
-        self, rows: NDArray[np.int64], chance: float, rng: np.random.Generator
+        self, rows: NDArray[np.int64], probability: float, rng: np.random.Generator
     ) -> NDArray[np.int64]:
-        """With this chance one of each row's partners, else (and without any) the row itself."""
-        others = np.flatnonzero((rng.random(len(rows)) < chance) & (self.degree[rows] > 0))
-        chosen = rows[others]
+        """A random neighbour of each row with this probability, otherwise the row itself."""
+        replaced = np.flatnonzero((rng.random(len(rows)) < probability) & (self.degree[rows] > 0))
+        chosen = rows[replaced]
         pick = (rng.random(len(chosen)) * self.degree[chosen]).astype(np.int64)
-        partners = rows.copy()
-        partners[others] = self.graph.indices[self.graph.indptr[chosen] + pick]
-        return partners
+        drawn = rows.copy()
+        drawn[replaced] = self.graph.indices[self.graph.indptr[chosen] + pick]
+        return drawn
 
 
 def find_neighbour_positives(
-    features: NDArray[np.float32], k1: int, least_overlap: float, device: str | None = None
-) -> Partners:
-    """Mutual neighbours with at least `least_overlap` of their lists in common.
+    features: NDArray[np.float32], k1: int, min_overlap: float, device: str | None = None
+) -> NeighbourPositives:
+    """Mutual neighbours whose lists have at least the fraction `min_overlap` in common.
 
     Memory: that of `knn`, and 64 MB.
     """
@@ -46,17 +46,17 @@ def find_neighbour_positives(
     mutual = sparse.csr_array(listed.multiply(listed.T))
     mutual.sort_indices()
     first = np.repeat(np.arange(n), np.diff(mutual.indptr))
-    good = _overlaps(lists, first, mutual.indices) >= least_overlap * k
+    good = _overlaps(lists, first, mutual.indices) >= min_overlap * k
     kept = sparse.csr_array(
         (np.ones(int(good.sum()), np.int8), (first[good], mutual.indices[good])), shape=(n, n)
     )
-    return Partners(kept)
+    return NeighbourPositives(kept)
 
 
 def _overlaps(
     lists: NDArray[np.int32], first: NDArray[np.int64], second: NDArray[np.int32]
 ) -> NDArray[np.int64]:
-    """How many entries the lists of each pair have in common."""
+    """Number of common entries in the lists of each pair."""
     ordered = np.sort(lists, axis=1)
     counts = np.empty(len(first), np.int64)
     block = max(1, BLOCK_BYTES // (8 * lists.shape[1]))

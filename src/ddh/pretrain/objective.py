@@ -1,4 +1,4 @@
-"""What a self-supervised objective is: a loss of two views, and the backbone that it improves."""
+"""The interface of a self-supervised objective: a loss on two views, and the resulting backbone."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -15,47 +15,57 @@ if TYPE_CHECKING:
 
 
 class SelfSupervised(nn.Module, ABC):
-    """Owns the backbone that learns and whatever the objective needs beside it.
+    """Base class of the objectives: owns the backbone being trained and its auxiliary networks.
 
-    The loop trains the parameters that require a gradient, by SGD; `after_step` follows each step.
+    All parameters that require a gradient are trained by SGD. To add an objective, derive
+    from this class in a module of `ddh.pretrain` and register it in `OBJECTIVES`.
+
+    Parameters
+    ----------
+    backbone : Backbone
+        The network to train.
+    settings : PretrainSettings
+        Settings of the run.
+    images : int
+        Number of training images.
     """
+
+    #: Whether `begin_round` needs the features of all images.
+    needs_features = False
 
     @classmethod
     def defaults(cls, size: int, trained: bool) -> Mapping[str, Any]:
-        """Settings that suit it, by name: for pictures of `size` pixels, and for weights that are
-        `trained` already or not."""
+        """Return settings that suit this objective, for inputs of `size` pixels and for initial
+        weights that are `trained` or random."""
         return {}
 
     @abstractmethod
-    def __init__(self, backbone: Backbone, settings: "PretrainSettings", pictures: int) -> None: ...
+    def __init__(self, backbone: Backbone, settings: "PretrainSettings", images: int) -> None: ...
 
     @abstractmethod
     def forward(self, first: Tensor, second: Tensor, rows: Tensor) -> Tensor:
-        """The loss of a batch: two views of the pictures `rows`, normalised (n, 3, size, size)."""
+        """Return the loss of a batch: two normalised views (n, 3, size, size) of images `rows`."""
 
     @abstractmethod
     def after_step(self, progress: float) -> None:
-        """What follows an optimiser's step; `progress` is the share of the round, 0 to 1."""
+        """Update what is not trained by gradients; `progress` is the fraction of the round done."""
 
     @property
     @abstractmethod
     def result(self) -> Backbone:
-        """The backbone to take features from, now or at the end."""
-
-    #: Whether `begin_round` wants the features of all pictures.
-    takes_features = False
+        """The backbone to extract features with."""
 
     def begin_round(self, features: NDArray[np.float32], seed: int) -> None:
-        """What precedes a round of the training; `features` are those of all pictures."""
+        """Prepare a round of training from the current features of all images."""
         return
 
-    def signs(self) -> dict[str, float]:
-        """What it can tell of its progress, beside the signs that all objectives have."""
+    def diagnostics(self) -> dict[str, float]:
+        """Return figures specific to this objective, for the training history."""
         return {}
 
 
 def projection(dimensions: int, hidden: int, out: int) -> nn.Sequential:
-    """Two layers with a batch norm between them, the head of many such objectives."""
+    """The usual two-layer head with a batch norm in between."""
     return nn.Sequential(
         nn.Linear(dimensions, hidden, bias=False),
         nn.BatchNorm1d(hidden),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ddh.pretrain.settings import PretrainSettings
 
 TRIAL_STEPS = 20  # measured before a time budget becomes a number of steps
-LEAST_STEPS = 2 * TRIAL_STEPS
+MIN_STEPS = 2 * TRIAL_STEPS
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Plan:
             return
         assert self.settings.minutes is not None
         left = 60 * self.settings.minutes - seconds
-        self.total = max(step + math.floor(left / max(seconds_per_step, 1e-9)), LEAST_STEPS)
+        self.total = max(step + math.floor(left / max(seconds_per_step, 1e-9)), MIN_STEPS)
 
     def progress(self, step: int) -> float:
         return min(1.0, step / self.total)
@@ -58,9 +58,9 @@ class Plan:
         """In each round a linear warm-up, then half a cosine wave to zero."""
         length = self.total / self.settings.rounds
         at = length * self.round_progress(step)
-        warm_up = min(self.settings.warm_up * self.steps_per_epoch, length / 10)
+        warmup_epochs = min(self.settings.warmup_epochs * self.steps_per_epoch, length / 10)
         peak = self.settings.learning_rate * self.settings.batch_size / 256
-        if at < warm_up:
-            return peak * (at + 1) / (warm_up + 1)
-        share = (at - warm_up) / max(1.0, length - warm_up)
+        if at < warmup_epochs:
+            return peak * (at + 1) / (warmup_epochs + 1)
+        share = (at - warmup_epochs) / max(1.0, length - warmup_epochs)
         return peak * (1 + math.cos(math.pi * min(1.0, share))) / 2

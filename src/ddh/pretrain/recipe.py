@@ -1,4 +1,4 @@
-"""Which network a collection gets, and whether it is first trained on the collection itself."""
+"""Which backbone a collection gets, and whether it is pretrained on the collection itself."""
 
 from dataclasses import dataclass
 
@@ -8,18 +8,18 @@ from ddh._core.errors import DDHError
 from ddh.images import ImageSource
 from ddh.pretrain import Stages
 
-TINY = 64  # pixels of the longer side
-MANY = 20_000  # pictures that a network can learn from alone
+TINY = 64  # pixels, longer side
+MANY = 20_000  # images, enough to train a network from random weights
 STAGES: Stages = (
     {"minutes": 16.0, "neighbours_from": 0.8},
-    {"objective": "codes", "minutes": 4.0},
+    {"objective": "pseudo-codes", "minutes": 4.0},
 )
-SAMPLE = 16  # pictures whose size is looked at
+SAMPLE = 16  # images whose size is checked
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A backbone, its weights, and the stages of a pretraining, if there is to be one."""
+    """A backbone, its initial weights, and the stages of its pretraining, if any."""
 
     backbone: str = "efficientnet-lite0"
     weights: str = "auto"
@@ -27,10 +27,10 @@ class Recipe:
 
 
 def recipe(preset: str, source: ImageSource, gpu: bool) -> Recipe:
-    """What a preset takes where the user names no backbone.
+    """The recipe of a preset, for a user who names no backbone.
 
-    "quality" lets a network for tiny pictures learn from them alone, where they are many and there
-    is a GPU; ImageNet's features, which are of larger pictures, fall behind that (docs/results.md).
+    "quality" trains a network for tiny images from random weights where there are many of them
+    and a GPU; it beats ImageNet features, which come from larger images (docs/results.md).
     """
     if preset == "quality" and gpu and len(source) >= MANY and longer_side(source) <= TINY:
         return Recipe("resnet18-tiny", "random", STAGES)
@@ -38,11 +38,11 @@ def recipe(preset: str, source: ImageSource, gpu: bool) -> Recipe:
 
 
 def longer_side(source: ImageSource) -> int:
-    """Of the largest picture in a sample; 0 where none of it can be read."""
+    """Longer side of the largest image in a sample; 0 if none of them can be read."""
     largest = 0
-    for place in np.linspace(0, len(source) - 1, min(SAMPLE, len(source))).astype(int):
+    for i in np.linspace(0, len(source) - 1, min(SAMPLE, len(source))).astype(int):
         try:
-            largest = max(largest, *source.read(int(place)).size)
+            largest = max(largest, *source.read(int(i)).size)
         except DDHError:
-            continue  # the loader will count and name it
+            continue  # the loader will report it
     return largest

@@ -1,4 +1,4 @@
-"""Settings of a pretraining, and where the objectives are."""
+"""Settings of a pretraining run, and the registry of objectives."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -10,99 +10,148 @@ from ddh.pretrain.objective import SelfSupervised
 from ddh.pretrain.transforms import ViewSettings
 
 # name -> "module:class" below ddh.pretrain
-OBJECTIVES = {"byol": "byol:BYOL", "codes": "codes:Codes"}
+OBJECTIVES = {"byol": "byol:BYOL", "pseudo-codes": "pseudo_codes:PseudoCodes"}
+FORMER_NAMES = {"codes": "pseudo-codes"}  # in settings stored by version 0.1
 
 
 @dataclass(frozen=True)
 class PretrainSettings:
-    """Either `epochs` or `minutes` says how long; the defaults are BYOL's on small pictures."""
+    """Settings of one pretraining run; the defaults are those of BYOL on small images.
+
+    `pretrain_settings` gives the defaults that suit an objective, an image size and the
+    initial weights. Give exactly one of `epochs` and `minutes`.
+
+    Parameters
+    ----------
+    objective : str
+        "byol" or "pseudo-codes".
+    epochs : int, optional
+        Number of passes over the images.
+    minutes : float, optional
+        Training time, measured from the first step; the schedule is planned to fit it.
+    batch_size : int
+        Images per step; at most the number of images.
+    learning_rate : float
+        Peak learning rate for 256 images per step, scaled linearly with the batch size.
+    warmup_epochs : float
+        Epochs of linear warm-up, at most a tenth of a cycle; half a cosine wave follows.
+    rounds : int
+        Number of warm-up/decay cycles; "pseudo-codes" regenerates its pseudo-labels at the start
+        of each.
+    momentum, weight_decay : float
+        Of SGD; biases and batch norms are not decayed.
+    neighbours_from : float
+        Fraction of training after which a confident neighbour may replace the second view; 1 means
+        never.
+    neighbours_prob : float
+        Probability that it does. The image's own second view in the other cases keeps wrong
+        neighbours from reinforcing each other.
+    neighbours_refresh : float
+        Fraction of training after which the neighbours are recomputed.
+    k1 : int
+        Length of the neighbour lists.
+    min_overlap : float
+        Fraction of their lists that two images must share to be confident neighbours.
+    code_bits : int
+        Length of the pseudo-labels of "pseudo-codes".
+    labelled_fraction : float
+        Fraction of the images that "pseudo-codes" labels: those whose neighbours agree best.
+    min_confidence : float
+        |2p - 1| from which "pseudo-codes" trains on a bit of its teacher, where p is the bit's
+        predicted probability.
+    consistency : float
+        Weight of the BYOL term of "pseudo-codes".
+    views : pair of ViewSettings
+        Random transforms of the first and of the second view.
+    """
 
     objective: str = "byol"
     epochs: int | None = None
     minutes: float | None = None
-    """Time for the training, measured from its first step; the schedule is planned to fit."""
     batch_size: int = 512
     learning_rate: float = 0.12
-    """For 256 pictures a batch; it grows in proportion, and falls along half a cosine wave."""
-    warm_up: float = 5
-    """Epochs in which the rate rises from 0, a tenth of a round at most."""
+    warmup_epochs: float = 5
     rounds: int = 1
-    """The rate rises and falls so many times; "codes" makes its labels anew each time."""
     momentum: float = 0.9
     weight_decay: float = 5e-4
     neighbours_from: float = 1.0
-    """After this share of the training a picture's second view may be one of a confident
-    neighbour; 1 is never."""
-    neighbours_chance: float = 0.5
-    """How often a neighbour does; a picture's own view in the rest keeps wrong neighbours from
-    confirming each other."""
+    neighbours_prob: float = 0.5
     neighbours_refresh: float = 0.05
-    """Neighbours are found anew after this share of the training."""
     k1: int = 15
-    """Length of the lists that neighbours are taken from."""
-    least_overlap: float = 0.3
-    """Share of their lists that neighbours must have in common."""
+    min_overlap: float = 0.3
     code_bits: int = 32
-    """Length of the labels of "codes"."""
-    labelled_share: float = 0.7
-    """Of the pictures, that "codes" labels: those whose neighbourhoods agree best."""
-    least_confidence: float = 0.9
-    """|2p - 1| from which "codes" believes a bit of its teacher; p is the bit's probability."""
+    labelled_fraction: float = 0.7
+    min_confidence: float = 0.9
     consistency: float = 4.0
-    """Weight of BYOL's term beside the bits of "codes"."""
     views: tuple[ViewSettings, ViewSettings] = (ViewSettings(), ViewSettings())
-    """Of the first and the second view of a picture."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "objective", FORMER_NAMES.get(self.objective, self.objective))
         if self.objective not in OBJECTIVES:
             known = ", ".join(OBJECTIVES)
-            raise InputError(f"there is no objective {self.objective!r}; there are: {known}")
+            raise InputError(f"there is no objective {self.objective!r}; choose one of: {known}")
         if (self.epochs is None) == (self.minutes is None):
             raise InputError("give either epochs or minutes, to say how long to pretrain")
-        if self.epochs is not None and self.epochs < 1:
-            raise InputError(f"epochs must be at least 1, not {self.epochs}")
-        if self.minutes is not None and not self.minutes > 0:
-            raise InputError(f"minutes must be positive, not {self.minutes}")
-        if self.batch_size < 2 or not self.learning_rate > 0:
-            raise InputError("batch_size is 2 or more, and learning_rate positive")
+        lowest = {"epochs": 1, "batch_size": 2, "rounds": 1, "code_bits": 1, "k1": 1}
+        for name, least in lowest.items():
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise InputError(f"{name} must be at least {least}, not {value}")
+        for name in ("minutes", "learning_rate", "neighbours_refresh"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise InputError(f"{name} must be positive, not {value}")
         for name in (
-            "warm_up", "momentum", "weight_decay", "neighbours_from", "neighbours_chance",
-            "least_overlap", "least_confidence", "consistency",
+            "warmup_epochs", "momentum", "weight_decay", "neighbours_from", "neighbours_prob",
+            "min_overlap", "min_confidence", "consistency",
         ):  # fmt: skip
             if not getattr(self, name) >= 0:
                 raise InputError(f"{name} must not be negative, not {getattr(self, name)}")
-        if self.rounds < 1 or self.code_bits < 1:
-            raise InputError("rounds and code_bits are 1 or more")
-        if not 0 < self.labelled_share <= 1:
-            raise InputError(f"labelled_share is above 0, up to 1, not {self.labelled_share}")
-        if self.k1 < 1 or not self.neighbours_refresh > 0:
-            raise InputError("k1 is 1 or more, and neighbours_refresh positive")
+        if not 0 < self.labelled_fraction <= 1:
+            raise InputError(
+                f"labelled_fraction must be above 0 and up to 1, not {self.labelled_fraction}"
+            )
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the settings as plain values for JSON."""
         return asdict(self)
 
 
 def objective_class(name: str) -> type[SelfSupervised]:
-    """The class of an objective by its name."""
+    """The class of an objective, by its name."""
     module, _, attribute = OBJECTIVES[name].partition(":")
-    return getattr(import_module(f"ddh.pretrain.{module}"), attribute)
+    found: type[SelfSupervised] = getattr(import_module(f"ddh.pretrain.{module}"), attribute)
+    return found
 
 
 def pretrain_settings(
     size: int, trained: bool, changes: Mapping[str, Any] | None = None
 ) -> PretrainSettings:
-    """Defaults for pictures of `size` pixels and for weights that are `trained` already or not.
+    """Return the default settings of an objective, with some of them changed.
 
-    They depend on the objective. `changes` are settings by name; those of views are for both.
+    Parameters
+    ----------
+    size : int
+        Side of the network's input in pixels.
+    trained : bool
+        Whether the network starts from trained weights; random ones need a higher learning rate.
+    changes : mapping, optional
+        Fields of `PretrainSettings`, and of `ViewSettings` for both views, by name. None keeps the
+        default.
+
+    Examples
+    --------
+    >>> pretrain_settings(32, trained=False, changes={"epochs": 200}).learning_rate
+    0.12
     """
     given = {name: value for name, value in (changes or {}).items() if value is not None}
-    of_views = {field.name for field in fields(ViewSettings)}
-    known = {field.name for field in fields(PretrainSettings)} | of_views
+    view_names = {field.name for field in fields(ViewSettings)}
+    known = {field.name for field in fields(PretrainSettings)} | view_names
     if unknown := sorted(given.keys() - known):
         raise InputError(f"there is no setting {unknown[0]!r}; there are: {sorted(known)}")
-    changed = {name: given.pop(name) for name in of_views & given.keys()}
-    chosen = PretrainSettings(**given)
-    defaults = objective_class(chosen.objective).defaults(size, trained)
+    view_changes = {name: given.pop(name) for name in view_names & given.keys()}
+    objective = PretrainSettings(**given).objective
+    defaults = objective_class(objective).defaults(size, trained)
     chosen = PretrainSettings(**{**defaults, **given})
-    first, second = (replace(view, **changed) for view in chosen.views)
+    first, second = (replace(view, **view_changes) for view in chosen.views)
     return replace(chosen, views=(first, second))

@@ -1,4 +1,4 @@
-"""One pretraining after another: each takes the network where the last one has left it."""
+"""Several pretraining stages in sequence, each starting from the result of the previous one."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,9 +1,10 @@
-"""Random views of pictures, a whole batch at once on the device, in pure torch.
+"""Random transforms of images, a whole batch at once on its device, in pure torch.
 
-Crop, mirror, colours, grey, blur and solarisation are those of BYOL (Grill et al., 2020). Colour
-changes are affine, so brightness, contrast, saturation, hue and grey are one 3 x 3 matrix and
-one offset a picture. Warps, changes of tone and holes are those of RandAugment (Cubuk et al.,
-2020) and Cutout (DeVries & Taylor, 2017); crop, mirror and warp are one affine map.
+Crop, mirror, colour jitter, greyscale, blur and solarisation are those of BYOL (Grill et al.,
+2020). Colour changes are affine, so brightness, contrast, saturation, hue and greyscale are one
+3 x 3 matrix and one offset per image. Affine maps and tone changes are those of RandAugment
+(Cubuk et al., 2020), cutout is that of DeVries & Taylor (2017); crop, mirror and affine map are
+one transformation.
 """
 
 import math
@@ -12,61 +13,92 @@ from functools import cache
 
 import torch
 from torch import Tensor
-from torch.nn.functional import affine_grid, avg_pool2d, conv2d, grid_sample, pad
+from torch.nn.functional import avg_pool2d, conv2d, pad
 
-# NTSC: luminance and two axes of colour; a turn in the plane of the two is a change of hue.
+from ddh.train.augmentation import crop_transform, warp
+
+# NTSC: luminance and two axes of colour; a rotation in the plane of the two changes the hue.
 _YIQ = torch.tensor([[0.299, 0.587, 0.114], [0.596, -0.274, -0.322], [0.211, -0.523, 0.312]])
 
-
-LARGEST_TURN = math.pi / 6
-LARGEST_SHEAR = 0.3
-FAR_SHIFT = 0.35
-SHARPER = 0.9
+MAX_ROTATION = math.pi / 6
+MAX_SHEAR = 0.3
+MAX_TRANSLATION = 0.35
+MAX_SHARPENING = 0.9
 
 
 @dataclass(frozen=True)
 class ViewSettings:
-    """How much a view may differ from its picture; what has a chance of 0 costs nothing."""
+    """Strength of the random transforms of one view; a probability of 0 costs no time.
+
+    Parameters
+    ----------
+    min_scale : float
+        Smallest area of the crop, as a fraction of the image.
+    shift : float
+        How far the crop may leave the image, as a fraction of half a side; beyond the edge
+        lies the image's reflection.
+    jitter : float
+        Largest relative change of brightness, contrast and saturation.
+    hue : float
+        Largest rotation of the hue, as a fraction of the colour circle.
+    jitter_prob, grayscale_prob, blur_prob, solarise_prob : float
+        Probabilities of colour jitter (`jitter` and `hue`), greyscale, Gaussian blur and
+        solarisation.
+    affine_prob : float
+        Probability of each of: a rotation by up to 30 degrees, two shears, two translations.
+    tone_prob : float
+        Probability of each of: posterisation, autocontrast, a change of sharpness.
+    cutout : float
+        Largest side of a grey square, as a fraction of the image's side.
+    """
 
     min_scale: float = 0.2
-    """The crop has this share of the area, or more."""
     shift: float = 0.0
-    """The crop may leave the picture by this share of half a side; beyond it lies its mirror."""
     jitter: float = 0.4
-    """Brightness, contrast and saturation change by this share at most."""
     hue: float = 0.1
-    """The hue turns by this share of the circle at most."""
     jitter_prob: float = 0.8
     grayscale_prob: float = 0.2
     blur_prob: float = 0.0
     solarise_prob: float = 0.0
     affine_prob: float = 0.0
-    """Of each of a turn by up to 30 degrees, two shears, and two further shifts."""
     tone_prob: float = 0.0
-    """Of each of fewer levels of brightness, levels stretched to the full range, and a change of
-    sharpness."""
-    hole: float = 0.0
-    """A grey square covers this share of the side at most."""
+    cutout: float = 0.0
 
 
 def random_view(
-    pictures: Tensor, size: int, settings: ViewSettings, generator: torch.Generator
+    images: Tensor, size: int, settings: ViewSettings, generator: torch.Generator
 ) -> Tensor:
-    """uint8 (n, h, w, 3) -> one view of each, float (n, 3, size, size) of values in [0, 1].
+    """Return one random view of each image.
 
-    `generator` lives on the device of the pictures. Memory: about five times that of the result.
+    Memory: about five times that of the result.
+
+    Parameters
+    ----------
+    images : Tensor
+        uint8 (n, h, w, 3).
+    size : int
+        Side of the views in pixels.
+    settings : ViewSettings
+        Which transforms, and how strong.
+    generator : torch.Generator
+        Source of randomness, on the device of the images.
+
+    Returns
+    -------
+    Tensor
+        Values in [0, 1], (n, 3, size, size), channels last in memory.
     """
-    x = pictures.permute(0, 3, 1, 2).float() / 255
+    x = images.permute(0, 3, 1, 2).float() / 255
     x = _crop(x, size, settings, generator)
-    x = _recolour(x, settings, generator)
+    x = _jitter(x, settings, generator)
     if settings.blur_prob > 0:
         x = _blur(x, settings.blur_prob, generator)
     if settings.solarise_prob > 0:
-        x = torch.where(_of(x, settings.solarise_prob, generator) & (x >= 0.5), 1 - x, x)
+        x = torch.where(_mask(x, settings.solarise_prob, generator) & (x >= 0.5), 1 - x, x)
     if settings.tone_prob > 0:
         x = _change_tone(x, settings.tone_prob, generator)
-    if settings.hole > 0:
-        x = _hide(x, settings.hole, generator)
+    if settings.cutout > 0:
+        x = _cutout(x, settings.cutout, generator)
     return x.contiguous(memory_format=torch.channels_last)
 
 
@@ -75,73 +107,71 @@ def _uniform(n: int, low: float, high: float, generator: torch.Generator) -> Ten
     return low + (high - low) * draw
 
 
-def _chosen(n: int, chance: float, generator: torch.Generator) -> Tensor:
-    return torch.rand(n, generator=generator, device=generator.device) < chance
+def _chosen(n: int, probability: float, generator: torch.Generator) -> Tensor:
+    return torch.rand(n, generator=generator, device=generator.device) < probability
 
 
-def _of(x: Tensor, chance: float, generator: torch.Generator) -> Tensor:
-    """Which pictures of a batch (n, c, h, w), to be broadcast over their values."""
-    return _chosen(len(x), chance, generator)[:, None, None, None]
+def _mask(x: Tensor, probability: float, generator: torch.Generator) -> Tensor:
+    """A random choice of the images of a batch (n, c, h, w), to broadcast over their values."""
+    return _chosen(len(x), probability, generator)[:, None, None, None]
 
 
 def _crop(x: Tensor, size: int, settings: ViewSettings, generator: torch.Generator) -> Tensor:
-    """A random part of each picture, sides 3:4 to 4:3, perhaps mirrored, sampled at `size`."""
+    """A random crop of aspect 3:4 to 4:3, mirrored or not, sampled at `size`."""
     n = len(x)
     area = _uniform(n, settings.min_scale, 1.0, generator)
     aspect = _uniform(n, math.log(3 / 4), math.log(4 / 3), generator).exp()
-    width, height = (area * aspect).sqrt().clamp(max=1), (area / aspect).sqrt().clamp(max=1)
-    transform = torch.zeros(n, 2, 3, device=x.device)
-    mirror = torch.where(_chosen(n, 0.5, generator), -1.0, 1.0)
-    transform[:, 0, 0] = width * mirror
-    transform[:, 0, 2] = _uniform(n, -1, 1, generator) * (1 - width + settings.shift)
-    transform[:, 1, 1] = height
-    transform[:, 1, 2] = _uniform(n, -1, 1, generator) * (1 - height + settings.shift)
+    mirrored = _chosen(n, 0.5, generator)
+    offset = torch.stack([_uniform(n, -1, 1, generator), _uniform(n, -1, 1, generator)])
+    transform = crop_transform(area, aspect, offset, mirrored, settings.shift)
     if settings.affine_prob > 0:
-        _warp(transform, settings.affine_prob, generator)
-    grid = affine_grid(transform, [n, 3, size, size], align_corners=False)
-    return grid_sample(x, grid, align_corners=False, padding_mode="reflection")
+        _add_affine(transform, settings.affine_prob, generator)
+    return warp(x, transform, (size, size))
 
 
-def _warp(transform: Tensor, chance: float, generator: torch.Generator) -> None:
-    """Turn, shear and shift on top of affine maps (n, 2, 3), in place."""
+def _add_affine(transform: Tensor, probability: float, generator: torch.Generator) -> None:
+    """Rotate, shear and translate on top of the maps (n, 2, 3), in place."""
     n = len(transform)
 
-    def some(largest: float) -> Tensor:
-        return _uniform(n, -largest, largest, generator) * _chosen(n, chance, generator)
+    def draw(largest: float) -> Tensor:
+        return _uniform(n, -largest, largest, generator) * _chosen(n, probability, generator)
 
-    turn, across, along = some(LARGEST_TURN), some(LARGEST_SHEAR), some(LARGEST_SHEAR)
-    cos, sin, one = turn.cos(), turn.sin(), torch.ones_like(turn)
-    turned = torch.stack([cos, -sin, sin, cos], dim=1).reshape(n, 2, 2)
-    sheared = torch.stack([one, across, along, one], dim=1).reshape(n, 2, 2)
-    transform[:, :, :2] = turned @ sheared @ transform[:, :, :2]
-    transform[:, 0, 2] += some(FAR_SHIFT)
-    transform[:, 1, 2] += some(FAR_SHIFT)
+    angle, shear_x, shear_y = draw(MAX_ROTATION), draw(MAX_SHEAR), draw(MAX_SHEAR)
+    cos, sin, one = angle.cos(), angle.sin(), torch.ones_like(angle)
+    rotation = torch.stack([cos, -sin, sin, cos], dim=1).reshape(n, 2, 2)
+    shear = torch.stack([one, shear_x, shear_y, one], dim=1).reshape(n, 2, 2)
+    transform[:, :, :2] = rotation @ shear @ transform[:, :, :2]
+    transform[:, 0, 2] += draw(MAX_TRANSLATION)
+    transform[:, 1, 2] += draw(MAX_TRANSLATION)
 
 
-def _change_tone(x: Tensor, chance: float, generator: torch.Generator) -> Tensor:
+def _change_tone(x: Tensor, probability: float, generator: torch.Generator) -> Tensor:
+    """Posterise, stretch to the full range, and sharpen or smooth, each with this probability."""
     levels = 2.0 ** torch.randint(3, 6, (len(x), 1, 1, 1), generator=generator, device=x.device)
-    coarse = ((x * levels).floor() / (levels - 1)).clamp(max=1)
-    x = torch.where(_of(x, chance, generator), coarse, x)
+    posterised = ((x * levels).floor() / (levels - 1)).clamp(max=1)
+    x = torch.where(_mask(x, probability, generator), posterised, x)
     low, high = x.amin(dim=(2, 3), keepdim=True), x.amax(dim=(2, 3), keepdim=True)
-    x = torch.where(_of(x, chance, generator), (x - low) / (high - low).clamp(min=1e-3), x)
-    around = avg_pool2d(pad(x, [1] * 4, mode="reflect"), 3, 1)
-    strength = _uniform(len(x), -SHARPER, SHARPER, generator)[:, None, None, None]
-    return torch.where(_of(x, chance, generator), (x + strength * (x - around)).clamp(0, 1), x)
+    x = torch.where(_mask(x, probability, generator), (x - low) / (high - low).clamp(min=1e-3), x)
+    smooth = avg_pool2d(pad(x, [1] * 4, mode="reflect"), 3, 1)
+    amount = _uniform(len(x), -MAX_SHARPENING, MAX_SHARPENING, generator)[:, None, None, None]
+    sharpened = (x + amount * (x - smooth)).clamp(0, 1)
+    return torch.where(_mask(x, probability, generator), sharpened, x)
 
 
-def _hide(x: Tensor, largest: float, generator: torch.Generator) -> Tensor:
+def _cutout(x: Tensor, largest: float, generator: torch.Generator) -> Tensor:
     n, _, height, width = x.shape
     radius = _uniform(n, 0, largest / 2, generator)[:, None]
 
     def covered(length: int) -> Tensor:
-        places = (torch.arange(length, device=x.device) + 0.5) / length
-        return (places - _uniform(n, 0, 1, generator)[:, None]).abs() < radius
+        centres = (torch.arange(length, device=x.device) + 0.5) / length
+        return (centres - _uniform(n, 0, 1, generator)[:, None]).abs() < radius
 
-    hole = covered(height)[:, None, :, None] & covered(width)[:, None, None, :]
-    return torch.where(hole, 0.5, x)
+    square = covered(height)[:, None, :, None] & covered(width)[:, None, None, :]
+    return torch.where(square, 0.5, x)
 
 
-def _recolour(x: Tensor, settings: ViewSettings, generator: torch.Generator) -> Tensor:
+def _jitter(x: Tensor, settings: ViewSettings, generator: torch.Generator) -> Tensor:
+    """Brightness, contrast (about the mean luminance), saturation, hue and greyscale."""
     n = len(x)
     changed = _chosen(n, settings.jitter_prob, generator).float()
     low, high = max(0.0, 1 - settings.jitter), 1 + settings.jitter
@@ -150,9 +180,9 @@ def _recolour(x: Tensor, settings: ViewSettings, generator: torch.Generator) -> 
         return 1 + changed * (_uniform(n, low, high, generator) - 1)
 
     brightness, contrast, saturation = factor(), factor(), factor()
-    turn = 2 * math.pi * changed * _uniform(n, -settings.hue, settings.hue, generator)
+    angle = 2 * math.pi * changed * _uniform(n, -settings.hue, settings.hue, generator)
     saturation = torch.where(_chosen(n, settings.grayscale_prob, generator), 0.0, saturation)
-    matrix = _colour_matrix(saturation, turn) * (brightness * contrast)[:, None, None]
+    matrix = _colour_matrix(saturation, angle) * (brightness * contrast)[:, None, None]
     luminance = _colour_axes(x.device)[0][0]
     mean = torch.einsum("nchw,c->n", x, luminance) / (x.shape[2] * x.shape[3])
     offset = brightness * (1 - contrast) * mean
@@ -160,38 +190,35 @@ def _recolour(x: Tensor, settings: ViewSettings, generator: torch.Generator) -> 
     return recoloured.clamp(0, 1)
 
 
-def _colour_matrix(saturation: Tensor, turn: Tensor) -> Tensor:
-    """(n, 3, 3): keep the luminance, turn the colour and scale its strength."""
-    yiq, back = _colour_axes(turn.device)
-    middle = torch.zeros(len(turn), 3, 3, device=turn.device)
-    middle[:, 0, 0] = 1
-    middle[:, 1, 1] = middle[:, 2, 2] = saturation * turn.cos()
-    middle[:, 1, 2], middle[:, 2, 1] = -saturation * turn.sin(), saturation * turn.sin()
-    return back @ middle @ yiq
+def _colour_matrix(saturation: Tensor, angle: Tensor) -> Tensor:
+    """(n, 3, 3): keep the luminance, rotate the hue and scale the saturation."""
+    yiq, inverse = _colour_axes(angle.device)
+    change = torch.zeros(len(angle), 3, 3, device=angle.device)
+    change[:, 0, 0] = 1
+    change[:, 1, 1] = change[:, 2, 2] = saturation * angle.cos()
+    change[:, 1, 2], change[:, 2, 1] = -saturation * angle.sin(), saturation * angle.sin()
+    return inverse @ change @ yiq
 
 
 @cache
 def _colour_axes(device: torch.device) -> tuple[Tensor, Tensor]:
-    """The axes of colour and their inverse on a device; copied once, for a copy makes it wait."""
+    """The YIQ matrix and its inverse on a device; cached, for each copy synchronises with it."""
     return _YIQ.to(device), torch.linalg.inv(_YIQ).to(device)
 
 
-def _blur(x: Tensor, chance: float, generator: torch.Generator) -> Tensor:
-    """A Gaussian of deviation 0.1 to 2 at 224 pixels, and in proportion at other sizes."""
-    n, channels, _, side = x.shape
-    largest = 2.0 * side / 224
+def _blur(x: Tensor, probability: float, generator: torch.Generator) -> Tensor:
+    """Gaussian blur of standard deviation 0.1 to 2 at 224 pixels, in proportion at other sizes."""
+    n, channels, height, width = x.shape
+    largest = 2.0 * width / 224
     radius = max(1, math.ceil(3 * largest))
     deviation = _uniform(n, 0.05 * largest, largest, generator)
-    chosen = _chosen(n, chance, generator)
-    places = torch.arange(-radius, radius + 1, device=x.device)
-    kernel = torch.exp(-0.5 * (places / deviation[:, None]).square())
-    kernel = torch.where(chosen[:, None], kernel, (places == 0).float())
+    chosen = _chosen(n, probability, generator)
+    positions = torch.arange(-radius, radius + 1, device=x.device)
+    kernel = torch.exp(-0.5 * (positions / deviation[:, None]).square())
+    kernel = torch.where(chosen[:, None], kernel, (positions == 0).float())
     kernel = (kernel / kernel.sum(dim=1, keepdim=True)).repeat_interleave(channels, dim=0)
-    flat = pad(x, [radius] * 4, mode="reflect").reshape(1, n * channels, *_padded(x, radius))
+    padded = pad(x, [radius] * 4, mode="reflect")
+    flat = padded.reshape(1, n * channels, height + 2 * radius, width + 2 * radius)
     flat = conv2d(flat, kernel[:, None, None, :], groups=n * channels)
     flat = conv2d(flat, kernel[:, None, :, None], groups=n * channels)
     return flat.reshape(x.shape)
-
-
-def _padded(x: Tensor, radius: int) -> tuple[int, int]:
-    return x.shape[2] + 2 * radius, x.shape[3] + 2 * radius

@@ -1,4 +1,6 @@
-"""Random crops and mirror images, a whole batch at once on the device, in pure torch."""
+"""Random crops and mirror images of a batch on its device; the affine maps behind all views."""
+
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -14,26 +16,40 @@ def augment(
     min_scale: float = 0.5,
     part: tuple[NDArray[np.int64], int] | None = None,
 ) -> Tensor:
-    """Each picture: a random part of `min_scale` to all of its area, perhaps mirrored.
+    """Crop `min_scale` to all of each image's area at random, and mirror half of the images.
 
     Parameters are drawn on the CPU from `seed`, so a run repeats on every device. With `part`
-    (places, n) the pictures are those at some places of a batch of n, and get what they would
+    (places, n) the images are those at some places of a batch of n, and get what they would
     get there.
     """
     places, n = (slice(None), len(pixels)) if part is None else part
-    device = pixels.device
     generator = torch.Generator().manual_seed(seed)
     area = torch.empty(n).uniform_(min_scale, 1.0, generator=generator)
     aspect = torch.empty(n).uniform_(-0.25, 0.25, generator=generator).exp()
-    width = (area * aspect).sqrt().clamp(max=1.0)
-    height = (area / aspect).sqrt().clamp(max=1.0)
-    shift = torch.empty(2, n).uniform_(-1.0, 1.0, generator=generator)
-    mirror = torch.where(torch.rand(n, generator=generator) < 0.5, -1.0, 1.0)
-    transform = torch.zeros(n, 2, 3)
-    transform[:, 0, 0] = width * mirror
-    transform[:, 0, 2] = shift[0] * (1 - width)
+    offset = torch.empty(2, n).uniform_(-1.0, 1.0, generator=generator)
+    mirrored = torch.rand(n, generator=generator) < 0.5
+    transform = crop_transform(area, aspect, offset, mirrored)[places].to(pixels.device)
+    return warp(pixels, transform, pixels.shape[2:]).contiguous(memory_format=torch.channels_last)
+
+
+def crop_transform(
+    area: Tensor, aspect: Tensor, offset: Tensor, mirrored: Tensor, overhang: float = 0.0
+) -> Tensor:
+    """Affine maps (n, 2, 3) of crops of a relative `area` and an `aspect` ratio.
+
+    `offset` (2, n) in [-1, 1] moves a crop from one edge to the other, and beyond it by the
+    fraction `overhang` of half a side.
+    """
+    width, height = (area * aspect).sqrt().clamp(max=1), (area / aspect).sqrt().clamp(max=1)
+    transform = torch.zeros(len(area), 2, 3, device=area.device)
+    transform[:, 0, 0] = torch.where(mirrored, -width, width)
+    transform[:, 0, 2] = offset[0] * (1 - width + overhang)
     transform[:, 1, 1] = height
-    transform[:, 1, 2] = shift[1] * (1 - height)
-    grid = affine_grid(transform[places].to(device), list(pixels.shape), align_corners=False)
-    cropped = grid_sample(pixels, grid, align_corners=False, padding_mode="reflection")
-    return cropped.contiguous(memory_format=torch.channels_last)
+    transform[:, 1, 2] = offset[1] * (1 - height + overhang)
+    return transform
+
+
+def warp(pixels: Tensor, transform: Tensor, size: Sequence[int]) -> Tensor:
+    """Sample images (n, c, h, w) at (height, width); beyond an edge lies their reflection."""
+    grid = affine_grid(transform, [*pixels.shape[:2], *size], align_corners=False)
+    return grid_sample(pixels, grid, align_corners=False, padding_mode="reflection")
