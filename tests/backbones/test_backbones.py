@@ -251,14 +251,14 @@ def test_folding_batch_norms_changes_nothing_but_rounding(name):
     assert torch.allclose(before, after, rtol=1e-3, atol=1e-4 * float(before.abs().max()))
 
 
-def test_normalise_resizes_small_pictures_on_the_device():
+def test_normalise_takes_pixels_of_the_networks_size_only():
     network = create("resnet18-tiny", weights="random")
-    out = network.normalise(torch.full((2, 8, 8, 3), 128, dtype=torch.uint8))
+    out = network.normalise(torch.full((2, 32, 32, 3), 128, dtype=torch.uint8))
+    mean, std = (torch.tensor(v) for v in (network.preprocessing.mean, network.preprocessing.std))
     assert out.shape == (2, 3, 32, 32)
-    expected = (128 - torch.tensor(network.preprocessing.mean)) / torch.tensor(
-        network.preprocessing.std
-    )
-    assert torch.allclose(out[0, :, 5, 5], expected, atol=1e-4)
+    assert torch.allclose(out[0, :, 5, 5], (128 - mean) / std, atol=1e-4)
+    with pytest.raises(InputError, match="32 x 32"):
+        network.normalise(torch.zeros((2, 8, 8, 3), dtype=torch.uint8))
 
 
 @pytest.mark.parametrize("name", ["cnn-f", "efficientnet-lite0", "resnet18", "resnet50-tiny"])

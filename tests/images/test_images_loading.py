@@ -149,18 +149,35 @@ def test_arrays_of_the_right_size_pass_by_pillow(monkeypatch):
     assert not np.shares_memory(batches[0].pixels, pixels)
 
 
-def test_native_arrays_keep_their_own_size():
-    grey = RNG.integers(0, 256, (10, 9, 7), dtype=np.uint8)
-    (native,) = load_batches(ImageArray(grey), Preprocessing(32), 20, native=True)
-    assert np.array_equal(native.pixels, np.repeat(grey[..., None], 3, axis=3))
-    assert native.pixels.flags.writeable
-    (resized,) = load_batches(ImageArray(grey), Preprocessing(32), 20)
-    assert resized.pixels.shape == (10, 32, 32, 3)
+SHAPES = [(32, 32), (20, 20), (64, 64), (40, 56), (57, 41), (30, 300), (9, 7), (500, 700)]
 
 
-def test_native_means_nothing_to_files(folder):
-    (batch,) = load_batches(folder, Preprocessing(8), 4, indices=[0], native=True)
-    assert batch.pixels.shape == (1, 8, 8, 3)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("channels", [(), (3,), (4,)])
+@pytest.mark.parametrize(
+    "preprocessing",
+    [Preprocessing(32), Preprocessing(32, resize=37, interpolation="bicubic"),
+     Preprocessing(32, mode="squash")],
+)  # fmt: skip
+def test_an_array_and_its_file_give_the_same_pixels(shape, channels, preprocessing, tmp_path):
+    array = RNG.integers(0, 256, (2, *shape, *channels), dtype=np.uint8)
+    paths = [tmp_path / f"{i}.png" for i in range(len(array))]
+    for pixels, path in zip(array, paths, strict=True):
+        Image.fromarray(pixels).save(path)
+    (from_array,) = load_batches(ImageArray(array), preprocessing, 2)
+    (from_files,) = load_batches(ImageFiles(paths), preprocessing, 2)
+    assert from_array.pixels.shape == (2, 32, 32, 3)
+    assert np.array_equal(from_array.pixels, from_files.pixels)
+    assert from_array.pixels.flags.writeable
+
+
+def test_every_transparency_of_an_array_equals_that_of_its_file(tmp_path):
+    array = np.zeros((1, 256, 256, 4), np.uint8)
+    array[0, ..., 0], array[0, ..., 1] = np.mgrid[:256, :256]
+    array[0, ..., 3] = np.arange(256)
+    Image.fromarray(array[0]).save(tmp_path / "alpha.png")
+    file = np.asarray(ImageFiles([tmp_path / "alpha.png"]).read(0))
+    assert np.array_equal(ImageArray(array).pixels[0], file)
 
 
 def test_resized_arrays_equal_preprocessing_one_by_one():

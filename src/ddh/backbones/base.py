@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ddh._core.errors import InputError
 from ddh.images import Preprocessing
 
 
@@ -47,18 +48,14 @@ class Backbone(nn.Module, ABC):
         return {}
 
     def normalise(self, pixels: Tensor) -> Tensor:
-        """uint8 (n, h, w, 3) as the image loader gives it -> normalised float (n, 3, h, w).
-
-        Pictures of another size than the backbone's are resized here, on the device: this is
-        how arrays of tiny pictures travel at their own size.
-        """
-        x = pixels.permute(0, 3, 1, 2).to(self.pixel_mean.dtype)
+        """uint8 (n, size, size, 3) from `preprocessing.apply` -> normalised (n, 3, size, size)."""
         size = self.preprocessing.size
-        if x.shape[-2:] != (size, size):
-            shrinking = x.shape[-1] > size
-            x = nn.functional.interpolate(
-                x, (size, size), mode="bilinear", align_corners=False, antialias=shrinking
+        if pixels.shape[1:] != (size, size, 3):
+            raise InputError(
+                f"{self.name} takes pictures of {size} x {size} pixels, got {tuple(pixels.shape)}: "
+                "resize them with preprocessing.apply"
             )
+        x = pixels.permute(0, 3, 1, 2).to(self.pixel_mean.dtype)
         x = (x - self.pixel_mean) / self.pixel_std
         return x.contiguous(memory_format=torch.channels_last)
 

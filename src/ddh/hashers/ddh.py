@@ -223,7 +223,7 @@ class DDH(ImageHasher):
             torch.manual_seed(self._seed())
             network = create(name, weights, self.size)
         if self.chosen_settings().mirror and self.depth == "head":
-            network.preprocessing = replace(network.preprocessing, mirror=True)
+            network.preprocessing = replace(network.preprocessing, flip_tta=True)
         return network, stages
 
     def _pretrain(

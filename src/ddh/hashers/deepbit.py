@@ -147,7 +147,6 @@ class DeepBit(DeepHasher):
             pictures.backbone.preprocessing,
             extractor.batch_size,
             indices=places,
-            native=True,
         )
         with bar("Rotated features", total=len(places), unit="image") as progress:
             for batch in loaded:

@@ -46,23 +46,21 @@ def load_batches(
     workers: int | None = None,
     indices: Iterable[int] | None = None,
     ahead: int = 2,
-    native: bool = False,
 ) -> Generator[Batch, None, None]:
     """Walk through a source in order (or through `indices`), `batch_size` pictures at a time.
 
     A picture that cannot be used is left out of its batch and reported in `failures`, so a batch
     may be smaller than `batch_size`, or empty. Arrays that already have the network's size are
-    handed on without any decoding; with `native`, arrays of every size are, so that the network's
-    device can do the resizing. Closing the generator stops the threads.
+    handed on as they are. Closing the generator stops the threads.
 
     Memory: (ahead + 2) batches of batch_size * size^2 * 3 bytes, the one in use included, and one
-    decoded picture a worker.
+    decoded picture per worker.
     """
     if batch_size < 1 or ahead < 0 or (workers is not None and workers < 1):
         raise InputError("batch_size and workers are at least 1, ahead is at least 0")
     order = _order(indices, len(source))
     parts = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
-    return load_parts(source, preprocessing, parts, workers=workers, ahead=ahead, native=native)
+    return load_parts(source, preprocessing, parts, workers=workers, ahead=ahead)
 
 
 def load_parts(
@@ -72,12 +70,9 @@ def load_parts(
     *,
     workers: int | None = None,
     ahead: int = 2,
-    native: bool = False,
 ) -> Generator[Batch, None, None]:
     """As `load_batches`, for batches of any sizes: each part names the pictures of one."""
-    if isinstance(source, ImageArray) and (
-        native or preprocessing.keeps(*source.pixels.shape[1:3])
-    ):
+    if isinstance(source, ImageArray) and preprocessing.keeps(*source.pixels.shape[1:3]):
         return _copy_batches(source, parts)
     return _decode_batches(
         source, preprocessing, parts, workers or min(cpu_count(), MAX_WORKERS), ahead

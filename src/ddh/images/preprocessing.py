@@ -1,4 +1,4 @@
-"""How a picture becomes the square of pixels that a network takes; saved with the model."""
+"""The one way from a picture to the square of pixels that a network takes."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -16,14 +16,28 @@ FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BI
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """Resizing to (size, size) and, for the network to apply later, normalisation.
+    """How a picture becomes the network's input; saved with the model.
 
-    - `mode="squash"`: the whole picture to a square, its proportions given up;
-    - `mode="crop"`: the shorter side to `resize` pixels (default: `size`), then the centre square.
+    `apply` is the only place where pictures are resized and cropped, so that a picture has the
+    same code as a file, as an array and as a Pillow image. `Backbone.normalise` does the rest on
+    the device: (pixel - mean) / std.
 
-    `mean` and `std` are per channel (red, green, blue) in pixel units, 0 to 255: the network
-    computes (pixel - mean) / std. Resizing is antialiased. With `mirror` the network sees a picture
-    and its mirror image, and the features are the mean of both: better ones, in twice the time.
+    Parameters
+    ----------
+    size
+        Side of the network's square input, in pixels.
+    mode
+        "crop" resizes the shorter side to `resize` pixels and takes the centre square; "squash"
+        resizes the whole picture to a square and gives up its proportions.
+    resize
+        Shorter side before cropping; `size` by default.
+    interpolation
+        "bilinear" or "bicubic", both antialiased.
+    mean, std
+        Per channel (red, green, blue), in pixel units from 0 to 255.
+    flip_tta
+        Average the features of a picture and of its mirror image: better features at twice the
+        cost.
     """
 
     size: int
@@ -32,7 +46,7 @@ class Preprocessing:
     interpolation: Literal["bilinear", "bicubic"] = "bilinear"
     mean: tuple[float, float, float] = (127.5, 127.5, 127.5)
     std: tuple[float, float, float] = (127.5, 127.5, 127.5)
-    mirror: bool = False
+    flip_tta: bool = False
 
     def __post_init__(self) -> None:
         if self.mode not in ("squash", "crop"):
@@ -46,7 +60,7 @@ class Preprocessing:
         for name in ("mean", "std"):
             values = tuple(float(value) for value in getattr(self, name))
             if len(values) != 3 or not np.isfinite(values).all():
-                raise InputError(f"{name} has three finite numbers, one a channel, not {values}")
+                raise InputError(f"{name} has three finite numbers, one per channel, not {values}")
             object.__setattr__(self, name, values)
         if min(self.std) <= 0:
             raise InputError(f"std is positive, not {self.std}")
@@ -57,11 +71,11 @@ class Preprocessing:
         return self.resize or self.size
 
     def keeps(self, height: int, width: int) -> bool:
-        """Whether pictures of this size pass through unchanged."""
+        """Whether pictures of this size pass unchanged."""
         return height == width == self.size == self.shorter_side
 
     def apply(self, image: Image.Image) -> NDArray[np.uint8]:
-        """The picture as uint8 (size, size, 3)."""
+        """Resize and crop a picture: uint8 (size, size, 3). Pictures that fit pass unchanged."""
         image = to_rgb(image)
         if self.keeps(image.height, image.width):
             return np.array(image)
@@ -82,13 +96,14 @@ class Preprocessing:
         return (left, top, left + side, top + side)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; `mirror` only where it is on, as in files that do not know it."""
+        """Plain values for JSON; `flip_tta` only where it is on."""
         values = asdict(self) | {"mean": list(self.mean), "std": list(self.std)}
-        return values if self.mirror else {k: v for k, v in values.items() if k != "mirror"}
+        return values if self.flip_tta else {k: v for k, v in values.items() if k != "flip_tta"}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """The inverse of `to_dict`."""
+        """The inverse of `to_dict`; `mirror` is what version 0.1 called `flip_tta`."""
+        values = {"flip_tta" if name == "mirror" else name: value for name, value in values.items()}
         known = {field.name for field in fields(cls)}
         if unknown := sorted(set(values) - known):
             raise InputError(f"unknown preprocessing settings: {', '.join(unknown)}")

@@ -70,7 +70,7 @@ class Extractor:
         if seed is not None:
             x = augment(x, seed)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
-            if not self.network.preprocessing.mirror:
+            if not self.network.preprocessing.flip_tta:
                 return self.network(x).float()
             return (self.network(x).float() + self.network(x.flip(3)).float()) / 2
 
@@ -91,7 +91,6 @@ class Extractor:
             self.network.preprocessing,
             batch_size or self.batch_size,
             indices=indices,
-            native=True,
         )
         for batch in batches:
             features = (

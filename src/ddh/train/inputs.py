@@ -94,7 +94,7 @@ class NetworkInputs(Inputs):
     def batches(self, parts: Parts, seeds: list[int]) -> Iterator[tuple[Tensor, Tensor]]:
         own = [self.shard.own(part) for part in parts]
         wanted = [self.usable[part[places]] for part, places in zip(parts, own, strict=True)]
-        loaded = load_parts(self.source, self.backbone.preprocessing, wanted, native=True)
+        loaded = load_parts(self.source, self.backbone.preprocessing, wanted)
         for batch, part, places, seed in zip(loaded, parts, own, seeds, strict=True):
             read = places[np.isin(self.usable[part[places]], batch.indices)]
             rows = torch.from_numpy(part[read] - self.shard.rows.start).to(self.mean.device)
