@@ -257,3 +257,21 @@ def test_strided_and_read_only_rows(name, monkeypatch):
     wide = np.random.default_rng(0).integers(0, 256, (50, 16), dtype=np.uint8)
     wide.setflags(write=False)
     assert codes.search(wide[::2, :8], wide[:, :8], 1).distances.sum() == 0
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("width", [1, 2, 4, 8, 16, 31, 32, 33, 64, 512])
+@pytest.mark.parametrize("queries", [1, 40])
+def test_every_row_is_the_complement_of_the_query(name, width, queries, monkeypatch):
+    """The largest distance of all, which 256-bit codes do not fit into a byte."""
+    monkeypatch.setenv("DDH_KERNEL", name)
+    query = np.random.default_rng(width).integers(0, 256, (1, width), dtype=np.uint8)
+    database = np.repeat(~query, 200, axis=0)
+    many = np.repeat(query, queries, axis=0)
+    for k in (1, 3, 200):
+        found = codes.search(many, database, k, threads=1)
+        np.testing.assert_array_equal(found.distances, np.full((queries, k), 8 * width))
+        np.testing.assert_array_equal(found.indices, np.tile(np.arange(k), (queries, 1)))
+    found = codes.search_radius(many, database, 8 * width)
+    np.testing.assert_array_equal(found.indices, np.tile(np.arange(200), queries))
+    assert not len(codes.search_radius(many, database, 8 * width - 1).indices)

@@ -132,7 +132,7 @@ typedef uint8x16_t NAME(Vector);
         for (int i = 0; i < ISA_BLOCK; i++) {                                                   \
             uint32_t d = NAME(distance)(query, rows + i * WIDTH, WIDTH);                        \
             out[i] = (uint8_t)(d < 255 ? d : 255);                                              \
-            if (d < least) least = d;                                                           \
+            if (out[i] < least) least = out[i];                                                 \
         }                                                                                       \
         return least <= most;                                                                   \
     }

@@ -270,8 +270,9 @@ static void write_nearest(Call *c, size_t k, int32_t *distances, int64_t *indice
     for (size_t i = 0; i < c->count; i++) {
         const Answer *a = &c->answers[i];
         for (size_t j = 0; j < k; j++) {
-            distances[i * k + j] = (int32_t)(a->kept[j] >> 32);
-            indices[i * k + j] = (int64_t)(uint32_t)a->kept[j];
+            int found = j < a->used; /* always, unless a variant loses rows */
+            distances[i * k + j] = found ? (int32_t)(a->kept[j] >> 32) : -1;
+            indices[i * k + j] = found ? (int64_t)(uint32_t)a->kept[j] : -1;
         }
     }
 }
