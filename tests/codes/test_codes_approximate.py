@@ -107,7 +107,7 @@ def test_few_rows_and_none():
 def test_misuse(index):
     with pytest.raises(InputError, match="recall"):
         codes.ApproximateIndex(np.zeros((3, 8), np.uint8), 64, recall=1.5)
-    with pytest.raises(InputError, match="64 bits have 8 bytes"):
+    with pytest.raises(InputError, match="packed codes of 64 bits, uint8 rows of 8 bytes"):
         codes.ApproximateIndex(np.zeros((3, 4), np.uint8), 64)
     with pytest.raises(InputError, match="neighbours"):
         index.search(np.zeros((1, 8), np.uint8), 0)

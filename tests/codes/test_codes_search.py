@@ -226,7 +226,7 @@ class TestMisuse:
             codes.search(self.rows[0], self.rows, 1)
 
     def test_other_width(self):
-        with pytest.raises(InputError, match="4 bytes a code and the database 8"):
+        with pytest.raises(InputError, match="4 bytes per code and the database 8"):
             codes.search(self.rows[:, :4], self.rows, 1)
 
     def test_too_wide(self):

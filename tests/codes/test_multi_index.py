@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ddh import codes
 from ddh._core.errors import InputError
 from ddh.codes import multi_index
-from ddh.codes.bucket_costs import radius_cost, tables_for_neighbours, tables_for_radius
+from ddh.codes.multi_index import radius_cost, tables_for_neighbours, tables_for_radius
 
 
 @pytest.fixture
@@ -132,11 +132,11 @@ def test_empty():
 
 def test_misuse():
     rows = np.zeros((5, 8), dtype=np.uint8)
-    with pytest.raises(InputError, match="codes of 72 bits have 9 bytes"):
+    with pytest.raises(InputError, match="packed codes of 72 bits, uint8 rows of 9 bytes"):
         codes.MultiIndex(rows, 72)
     with pytest.raises(InputError, match="3 to 64 substrings, not 2"):
         codes.MultiIndex(rows, 64, tables=2)
-    with pytest.raises(InputError, match="4 bytes a code"):
+    with pytest.raises(InputError, match="4 bytes per code"):
         codes.MultiIndex(rows, 64).search(rows[:, :4], 1)
     with pytest.raises(InputError, match="radius"):
         codes.MultiIndex(rows, 64).search_radius(rows, -1)

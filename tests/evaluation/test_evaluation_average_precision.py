@@ -249,7 +249,7 @@ def test_bad_input_is_refused(change, message):
 
 
 def test_packed_codes_with_bits_beyond_their_length_are_refused():
-    with pytest.raises(InputError, match="beyond bit 5"):
+    with pytest.raises(InputError, match="spare bits after bit 5"):
         mean_average_precision(
             np.full((1, 1), 0xFF, np.uint8), np.zeros((1, 1), np.uint8), [0], [0], bits=5
         )

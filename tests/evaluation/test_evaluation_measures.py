@@ -173,14 +173,14 @@ def test_one_code_alone_has_no_collision():
 
 def test_mean_over_seeds_and_its_deviation():
     protocol = Protocol(data="digits", split="a", bits=8)
-    scores = [Score(v, protocol.but(seeds=(s,))) for s, v in enumerate((0.5, 0.6, 0.7))]
+    scores = [Score(v, protocol.replace(seeds=(s,))) for s, v in enumerate((0.5, 0.6, 0.7))]
     mean = over_seeds(scores)
     assert float(mean) == pytest.approx(0.6)
     assert mean.deviation == pytest.approx(0.1)
     assert mean.protocol.seeds == (0, 1, 2)
     assert "0.6000 +- 0.1000" in str(mean)
     assert over_seeds(scores[:1]).deviation is None
-    other = Score(0.5, protocol.but(bits=16))
+    other = Score(0.5, protocol.replace(bits=16))
     with pytest.raises(InputError, match="one protocol"):
         over_seeds([scores[0], other])
     with pytest.raises(InputError, match="one protocol"):

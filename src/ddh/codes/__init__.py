@@ -1,13 +1,11 @@
 """Binary codes: +-1 vectors, packed bits, and Hamming search on them. Knows nothing of torch."""
 
 from ddh.codes.approximate import ApproximateIndex
-from ddh.codes.exact import search
+from ddh.codes.exact import pairs_within, search
 from ddh.codes.kernels import kernel
 from ddh.codes.multi_index import MultiIndex
 from ddh.codes.packing import code_bytes, pack, unpack
-from ddh.codes.pairs import pairs_within
-from ddh.codes.results import Neighbours, Pairs, RadiusNeighbours
-from ddh.codes.scan import hamming, search_radius
+from ddh.codes.scan import Neighbours, Pairs, RadiusNeighbours, hamming, search_radius
 
 __all__ = [
     "code_bytes",

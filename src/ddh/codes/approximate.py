@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ddh._core.errors import InputError
+from ddh._core.spans import spans
 from ddh._core.threads import thread_map
 from ddh.codes import scan
-from ddh.codes.inputs import Codes, neighbour_count, packed_codes, rows_and_queries, thread_count
+from ddh.codes.inputs import Codes, check_codes, neighbour_count, rows_and_queries, thread_count
 from ddh.codes.kernels import native
-from ddh.codes.parallel import spans
-from ddh.codes.results import Neighbours
+from ddh.codes.scan import Neighbours
 
 _FEWEST_ROWS = 10_000  # below, a scan takes no time
 _MOST_ROWS = 1 << 31
@@ -76,7 +76,7 @@ class ApproximateIndex:
     ) -> None:
         if not 0 < recall <= 1:
             raise InputError(f"the recall is above 0 and at most 1, not {recall}")
-        self.database = packed_codes(database, bits, "the database's rows")
+        self.database = check_codes(database, bits, "the database's rows")
         self.bits, self.probes, self.measured_recall = bits, 0, 1.0
         n = len(self.database)
         if n > _MOST_ROWS:

@@ -1,15 +1,33 @@
-"""Exact search of packed codes: the way that is fastest for the question at hand."""
+"""Exact search of packed codes by the method that is fastest for the request."""
 
-from numpy.typing import ArrayLike
+from collections.abc import Callable, Iterator
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ddh._core.spans import spans
 from ddh.codes import scan
-from ddh.codes.bucket_costs import SHORT_CODE
-from ddh.codes.inputs import rows_and_queries
+from ddh.codes.inputs import (
+    Codes,
+    packed_rows,
+    rows_and_queries,
+    search_radius_bits,
+    thread_count,
+)
 from ddh.codes.kernels import native
-from ddh.codes.multi_index import MultiIndex
-from ddh.codes.results import Neighbours
+from ddh.codes.multi_index import (
+    SHORT_CODE,
+    MultiIndex,
+    radius_cost,
+    scan_cost,
+    tables_for_radius,
+)
+from ddh.codes.scan import Neighbours, Pairs, RadiusNeighbours
 
-_QUERIES_FOR_BUCKETS = 256  # that pay for sorting the rows of short codes
+_QUERIES_FOR_BUCKETS = 256  # from so many on, sorting the rows of short codes pays
+_QUERIES_AT_ONCE = 4096
+
+Columns = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]
 
 
 def search(
@@ -27,3 +45,51 @@ def search(
     if bits <= SHORT_CODE and len(queries) >= _QUERIES_FOR_BUCKETS and native():
         return MultiIndex(database, bits).search(queries, k, threads)
     return scan.search(queries, database, k, threads)
+
+
+def pairs_within(database: ArrayLike, radius: int, threads: int | None = None) -> Pairs:
+    """All pairs i < j of rows at a distance of `radius` or less, ordered by i, then by j.
+
+    Found through a `MultiIndex` where that is less work than comparing all rows with all rows.
+    Memory beyond the database: 24 bytes for each pair, some more for the rows that are looked up
+    at a time, and the index.
+    """
+    database = packed_rows(database, "the database's rows")
+    radius, threads = search_radius_bits(radius), thread_count(threads)
+    columns = list(_pairs(database, radius, threads))
+    if not columns:
+        none = np.empty(0, dtype=np.int64)
+        return Pairs(none, none, none.astype(np.int32))
+    return Pairs(*(np.concatenate(column) for column in zip(*columns, strict=True)))
+
+
+def _pairs(database: Codes, radius: int, threads: int) -> Iterator[Columns]:
+    n, width = database.shape
+    bits = 8 * width
+    tables = tables_for_radius(n, bits, radius)
+    # A scan looks at the later rows only, hence the half.
+    indexed = native() and radius_cost(n, bits, tables, radius) < n / 2 * scan_cost(width, n)
+    search = MultiIndex(database, bits, tables).search_radius if indexed else None
+    for part in spans(n, _QUERIES_AT_ONCE):
+        yield _pairs_from(database, part, radius, threads, search)
+
+
+def _pairs_from(
+    database: Codes,
+    part: slice,
+    radius: int,
+    threads: int,
+    search: Callable[[Codes, int, int], RadiusNeighbours] | None,
+) -> Columns:
+    """Pairs whose first row lies in `part`."""
+    if search:
+        found, offset = search(database[part], radius, threads), 0
+    else:
+        later = database[part.start :]
+        found, offset = scan.search_radius(database[part], later, radius, threads), part.start
+    first = np.repeat(np.arange(part.start, part.stop), np.diff(found.limits))
+    second = found.indices + offset
+    keep = first < second
+    first, second, distances = first[keep], second[keep], found.distances[keep]
+    order = np.lexsort((second, first))
+    return first[order], second[order], distances[order]

@@ -1,4 +1,4 @@
-"""Checks of what callers hand to the searches."""
+"""Checks of codes and of the numbers that searches take: the only home of such checks."""
 
 import operator
 
@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ddh._core.errors import InputError
 from ddh._core.threads import cpu_count
-from ddh.codes.packing import MAX_BITS, code_bytes
+from ddh.codes.packing import MAX_BITS, code_bytes, pack
 
 Codes = NDArray[np.uint8]
 
@@ -20,18 +20,61 @@ def packed_rows(codes: ArrayLike, what: str) -> Codes:
     if array.ndim != 2:
         raise InputError(f"{what} are an (n, bytes) array, not one of shape {array.shape}")
     if not 1 <= array.shape[1] <= MAX_BITS // 8:
-        raise InputError(f"{what} have 1 to {MAX_BITS // 8} bytes a row, not {array.shape[1]}")
+        raise InputError(f"{what} have 1 to {MAX_BITS // 8} bytes per row, not {array.shape[1]}")
     return np.ascontiguousarray(array)
 
 
-def packed_codes(codes: ArrayLike, bits: int, what: str) -> Codes:
-    """Packed rows, checked to be codes of `bits` bits."""
-    rows = packed_rows(codes, what)
-    if rows.shape[1] != code_bytes(bits):
+def check_codes(codes: ArrayLike, bits: int, what: str) -> Codes:
+    """Packed codes of `bits` bits as (n, bytes), their spare bits zero; one code may be 1-D."""
+    array = np.atleast_2d(np.asarray(codes))
+    width = code_bytes(bits)
+    if array.size == 0 and array.dtype != np.uint8:
+        array = np.empty((0, width), np.uint8)
+    if array.dtype != np.uint8 or array.ndim != 2 or array.shape[1] != width:
         raise InputError(
-            f"codes of {bits} bits have {code_bytes(bits)} bytes, {what} have {rows.shape[1]}"
+            f"{what} must be packed codes of {bits} bits, uint8 rows of {width} bytes, "
+            f"not {array.dtype} of shape {array.shape}: were they made by this model?"
         )
-    return rows
+    spare = 8 * width - bits
+    if spare and (array[:, -1] & ((1 << spare) - 1)).any():
+        raise InputError(
+            f"{what} have ones among the {spare} spare bits after bit {bits}: they are longer "
+            "codes or of another bit order; pack them with ddh.codes.pack"
+        )
+    return np.ascontiguousarray(array)
+
+
+def binary_codes(codes: ArrayLike, bits: int | None, what: str) -> tuple[Codes, int]:
+    """(packed codes, bits) of +-1 codes (n, bits), or of packed uint8 rows if `bits` is given."""
+    array = np.asarray(codes)
+    if array.ndim != 2 or not len(array):
+        raise InputError(f"{what} codes are an (n, bits) array with n > 0, not {array.shape}")
+    if array.dtype == np.uint8 and bits is not None:
+        return check_codes(array, bits, f"{what} codes"), bits
+    if array.dtype == np.uint8 and array.max() > 1:
+        raise InputError(f"{what} codes look packed: give their length, bits=")
+    if not (array.dtype.kind in "if" and (np.abs(array) == 1).all()):
+        raise InputError(
+            f"{what} codes must be binary, -1 and +1 only; take the sign (sgn(0) = +1) first, "
+            "or give packed uint8 rows and bits="
+        )
+    if bits is not None and bits != array.shape[1]:
+        raise InputError(f"{what} codes have {array.shape[1]} bits, not {bits}")
+    return pack(array), array.shape[1]
+
+
+def binary_pair(
+    query_codes: ArrayLike, database_codes: ArrayLike, bits: int | None
+) -> tuple[Codes, Codes, int]:
+    """Packed query codes, packed database codes and their common length."""
+    queries, query_bits = binary_codes(query_codes, bits, "query")
+    database, database_bits = binary_codes(database_codes, bits, "database")
+    if query_bits != database_bits:
+        raise InputError(
+            f"query codes have {query_bits} bits and database codes {database_bits}; "
+            "encode both with one model"
+        )
+    return queries, database, query_bits
 
 
 def rows_and_queries(queries: ArrayLike, database: ArrayLike) -> tuple[Codes, Codes]:
@@ -39,7 +82,7 @@ def rows_and_queries(queries: ArrayLike, database: ArrayLike) -> tuple[Codes, Co
     checked = packed_rows(queries, "the queries"), packed_rows(database, "the database's rows")
     if checked[0].shape[1] != checked[1].shape[1]:
         raise InputError(
-            f"the queries have {checked[0].shape[1]} bytes a code and the database "
+            f"the queries have {checked[0].shape[1]} bytes per code and the database "
             f"{checked[1].shape[1]}: they must come from the same model"
         )
     return checked

@@ -5,10 +5,10 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from ddh._core.spans import even_spans, spans
 from ddh._core.threads import thread_map
 from ddh.codes import _hamming
 from ddh.codes.inputs import Codes
-from ddh.codes.parallel import even_spans, spans
 
 Found = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]
 

@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from ddh._core.spans import even_spans, spans
 from ddh._core.threads import thread_map
 from ddh.codes.inputs import Codes
-from ddh.codes.parallel import even_spans, spans
 
 _BLOCK_BYTES = 1 << 21  # of one intermediate array: two or three of them stay in the caches
 _BIT_COUNT = np.array([bin(byte).count("1") for byte in range(256)], dtype=np.uint8)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ddh.codes import unpack
-from ddh.evaluation.inputs import check_codes
+from ddh.codes.inputs import binary_codes
 
 BLOCK_ROWS = 8192
 
@@ -67,7 +67,7 @@ def diagnose(codes: ArrayLike, *, bits: int | None = None) -> CodeDiagnostics:
     min(bits, log2 n); `collision_probability` is the chance that two different rows have one
     code. Memory: one block of unpacked rows and (bits x bits).
     """
-    packed, bits = check_codes(codes, bits, "the")
+    packed, bits = binary_codes(codes, bits, "the")
     rows = len(packed)
     whole = np.ascontiguousarray(packed).view(np.dtype((np.void, packed.shape[1]))).ravel()
     buckets = np.unique(whole, return_counts=True)[1].astype(np.float64)

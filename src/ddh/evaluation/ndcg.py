@@ -6,29 +6,21 @@ needs only how many items share how many labels with it.
 """
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from ddh._core.errors import InputError
-from ddh._core.progress import track
-from ddh.evaluation.counts import distances, tiles
-from ddh.evaluation.inputs import Relevance, check_pair, words
+from ddh.codes.inputs import Codes
+from ddh.evaluation.counts import tiles
+from ddh.evaluation.inputs import Relevance
 
 
 def expected_ndcg(
-    query_codes: ArrayLike,
-    database_codes: ArrayLike,
-    query_labels: ArrayLike,
-    database_labels: ArrayLike,
-    *,
-    k: int | None,
-    bits: int | None = None,
+    queries: Codes, database: Codes, relevance: Relevance, bits: int, k: int | None
 ) -> NDArray[np.float64]:
     """Expected NDCG@k of each query (k=None: the whole ranking); 0 where nothing is relevant."""
-    queries, database, bits = check_pair(query_codes, database_codes, bits)
-    relevance = Relevance.of(query_labels, database_labels, len(queries), len(database))
-    if relevance.concepts > 1000:
-        raise InputError("gains of 2^shared overflow with more than 1,000 concepts")
-    shared, items = _grades(words(queries), words(database), relevance, bits)
+    if relevance.most_shared > 1000:
+        raise InputError("gains of 2^shared overflow with more than 1,000 shared labels")
+    shared, items = _grades(queries, database, relevance, bits)
     cut = len(database) if k is None else min(k, len(database))
     discount = 1.0 / np.log2(np.arange(2, len(database) + 2))
     # discounts[i] is the sum of the discounts of ranks 1..i, with nothing below the cut
@@ -52,21 +44,15 @@ def _sum_over_groups(
 
 
 def _grades(
-    queries: NDArray[np.uint64], database: NDArray[np.uint64], relevance: Relevance, bits: int
+    queries: Codes, database: Codes, relevance: Relevance, bits: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """shared[q, d, s]: items at distance d that share s labels with q; and their sum over s."""
-    most = (
-        int(min(relevance.query.sum(axis=1).max(), relevance.database.sum(axis=1).max()))
-        if relevance.query.ndim == 2
-        else 1
-    )
-    bins = (bits + 1) * (most + 1)
+    grades = relevance.most_shared + 1
+    bins = (bits + 1) * grades
     table = np.zeros((len(queries), bins), np.int64)
-    parts = list(tiles(len(queries), len(database)))
-    for rows, columns in track(parts, "Ranking", unit="tile"):
-        tile = distances(queries[rows], database[columns], bits)
-        key = tile * np.intp(most + 1) + relevance.shared(rows, columns)
+    for rows, columns, tile in tiles(queries, database):
+        key = tile * np.intp(grades) + relevance.shared(rows, columns)
         key += np.arange(len(tile), dtype=np.intp)[:, None] * bins
         table[rows] += np.bincount(key.ravel(), minlength=len(tile) * bins).reshape(-1, bins)
-    shared = table.reshape(len(queries), bits + 1, most + 1)
+    shared = table.reshape(len(queries), bits + 1, grades)
     return shared, shared.sum(axis=2)

@@ -1,4 +1,4 @@
-"""Counting and ranking on a GPU (or any torch device); imported only when a device is given.
+"""Counting and ranking on a GPU (or any torch device); imported only if a device is given.
 
 Codes become +-1 in float32, whose products are exact here: sums of at most 4,096 terms of size 1,
 also in the TF32 mode of a GPU.
@@ -11,7 +11,6 @@ import torch
 from numpy.typing import NDArray
 
 from ddh.codes import unpack
-from ddh.evaluation.counts import DistanceCounts
 from ddh.evaluation.inputs import Relevance
 from ddh.neighbours.labels import shares_label
 
@@ -47,8 +46,8 @@ def count_on_device(
     relevance: Relevance,
     bits: int,
     device: str,
-) -> DistanceCounts:
-    """The same counts as `ddh.evaluation.counts.count`."""
+) -> NDArray[np.int32]:
+    """(queries, 2 (bits + 1)): per distance first the irrelevant items, then the relevant ones."""
     bins = bits + 1
     table = np.empty((len(queries), 2 * bins), np.int32)
     for rows, key, relevant in _blocks(queries, database, relevance, bits, device):
@@ -56,8 +55,7 @@ def count_on_device(
         key += 2 * bins * torch.arange(len(key), device=device)[:, None]
         found = torch.bincount(key.ravel(), minlength=len(key) * 2 * bins)
         table[rows] = found.reshape(len(key), 2 * bins).cpu().numpy()
-    relevant_counts = np.ascontiguousarray(table[:, bins:])
-    return DistanceCounts(table[:, :bins] + relevant_counts, relevant_counts)
+    return table
 
 
 def ranked_on_device(
@@ -68,7 +66,7 @@ def ranked_on_device(
     k: int,
     device: str,
 ) -> Iterator[tuple[slice, NDArray[np.bool_], NDArray[np.int64]]]:
-    """The same blocks as `ddh.evaluation.ranking.ranked_relevance`, of a database in its order."""
+    """The same blocks as `ddh.evaluation.ranking.ranked_relevance`, ties in database order."""
     for rows, key, relevant in _blocks(queries, database, relevance, bits, device):
         # The place breaks ties between equal distances, so every key is different.
         key *= len(database)

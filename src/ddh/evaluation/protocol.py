@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ddh._core.errors import InputError
 
-UNSPECIFIED = "not said"
+UNSPECIFIED = "unspecified"
 
 
 def digest(*arrays: ArrayLike) -> str:
@@ -44,7 +44,7 @@ class Protocol:
     supervision: str = UNSPECIFIED
     seeds: tuple[int, ...] = ()
 
-    def but(self, **changes: Any) -> "Protocol":
+    def replace(self, **changes: Any) -> "Protocol":
         """The same protocol with some entries changed."""
         return replace(self, **changes)
 
@@ -139,11 +139,11 @@ class Score(float):
 
 def over_seeds(scores: "list[Score]") -> Score:
     """Mean of the scores of several seeds, with the sample standard deviation."""
-    if len({score.protocol.but(seeds=(), split="") for score in scores}) != 1:
+    if len({score.protocol.replace(seeds=(), split="") for score in scores}) != 1:
         raise InputError("a mean over seeds needs one or more scores of one protocol")
     seeds = tuple(seed for score in scores for seed in score.protocol.seeds)
     splits = dict.fromkeys(score.protocol.split for score in scores)
     deviation = float(np.std(scores, ddof=1)) if len(scores) > 1 else None
-    protocol = scores[0].protocol.but(seeds=seeds, split=", ".join(splits))
+    protocol = scores[0].protocol.replace(seeds=seeds, split=", ".join(splits))
     empty = max(score.empty for score in scores)
     return Score(float(np.mean(scores)), protocol, deviation=deviation, empty=empty)

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ddh._core.errors import InputError
+from ddh.codes.inputs import Codes, binary_pair
 from ddh.evaluation.average_precision import (
     Denominator,
     average_precision,
@@ -21,7 +22,7 @@ from ddh.evaluation.curves import (
     expected_hits,
     precision_within,
 )
-from ddh.evaluation.inputs import check_pair
+from ddh.evaluation.inputs import Relevance
 from ddh.evaluation.leakage import refuse_shared_images
 from ddh.evaluation.ndcg import expected_ndcg
 from ddh.evaluation.protocol import UNSPECIFIED, Protocol, Score, digest
@@ -62,38 +63,34 @@ class Retrieval:
             raise InputError("give the images of both sides, or of neither")
         if query_images is not None:
             refuse_shared_images(query_images, database_images)
-        self.query_codes, self.database_codes, self.bits = check_pair(
+        self.query_codes, self.database_codes, self.bits = binary_pair(
             query_codes, database_codes, bits
         )
         self.query_labels = np.asarray(query_labels)
         self.database_labels = np.asarray(database_labels)
+        self._relevance = Relevance.of(
+            query_labels, database_labels, len(self.query_codes), len(self.database_codes)
+        )
         self.device = device
         self.without_relevant = without_relevant
-        self.protocol = self._complete(protocol or Protocol())
-
-    def _complete(self, protocol: Protocol) -> Protocol:
-        split = protocol.split
-        if split == UNSPECIFIED:
-            split = f"labels {digest(self.query_labels, self.database_labels)}"
-        return protocol.but(
-            split=split,
+        self.protocol = (protocol or Protocol()).replace(
             queries=len(self.query_codes),
             database=len(self.database_codes),
             bits=self.bits,
-            without_relevant=self.without_relevant,
+            without_relevant=without_relevant,
         )
+        if self.protocol.split == UNSPECIFIED:
+            known = digest(self.query_labels, self.database_labels)
+            self.protocol = self.protocol.replace(split=f"labels {known}")
+
+    @property
+    def _problem(self) -> tuple[Codes, Codes, Relevance, int]:
+        return self.query_codes, self.database_codes, self._relevance, self.bits
 
     @cached_property
     def counts(self) -> DistanceCounts:
         """Items and relevant items per query and distance."""
-        return count(
-            self.query_codes,
-            self.database_codes,
-            self.query_labels,
-            self.database_labels,
-            bits=self.bits,
-            device=self.device,
-        )
+        return count(*self._problem, device=self.device)
 
     @cached_property
     def _answerable(self) -> NDArray[np.bool_]:
@@ -104,7 +101,7 @@ class Retrieval:
         if not len(counted):
             raise InputError("no query has a relevant item in the database; are the labels right?")
         empty = int(np.count_nonzero(~self._answerable))
-        return Score(counted.mean(), self.protocol.but(**protocol), counted, empty=empty)
+        return Score(counted.mean(), self.protocol.replace(**protocol), counted, empty=empty)
 
     def mean_average_precision(
         self,
@@ -133,16 +130,7 @@ class Retrieval:
         self, k: int | None, denominator: Denominator, seed: int
     ) -> NDArray[np.float64]:
         values = np.empty(len(self.query_codes))
-        blocks = ranked_relevance(
-            self.query_codes,
-            self.database_codes,
-            self.query_labels,
-            self.database_labels,
-            k=k,
-            bits=self.bits,
-            seed=seed,
-            device=self.device,
-        )
+        blocks = ranked_relevance(*self._problem, k=k, seed=seed, device=self.device)
         depth = k or len(self.database_codes)
         for rows, relevance, total in blocks:
             values[rows] = average_precision(relevance, total, depth, denominator)
@@ -172,14 +160,7 @@ class Retrieval:
     def ndcg(self, k: int | None = 100) -> Score:
         """Expected NDCG@k, with the gain 2^(shared labels) - 1."""
         _check_rank(k)
-        values = expected_ndcg(
-            self.query_codes,
-            self.database_codes,
-            self.query_labels,
-            self.database_labels,
-            k=k,
-            bits=self.bits,
-        )
+        values = expected_ndcg(*self._problem, k)
         return self._score(values, measure="NDCG", k=k, ties="expected")
 
     def curve_by_radius(self) -> Curve:

@@ -66,7 +66,7 @@ def mean_average_precision_of_vectors(
     split = base.split
     if split == UNSPECIFIED:
         split = f"labels {digest(np.asarray(query_labels), np.asarray(database_labels))}"
-    said = base.but(
+    said = base.replace(
         measure="mAP",
         split=split,
         queries=len(queries),

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ddh._core.errors import InputError
 from ddh.codes import code_bytes
+from ddh.codes.inputs import check_codes
 from ddh.index.filters import Filter, Scalar, make_filter
 from ddh.index.rows import (
     Codes,
@@ -26,7 +27,6 @@ from ddh.index.rows import (
     Metadata,
     Row,
     Written,
-    check_codes,
     check_columns,
     check_radius,
     check_text,

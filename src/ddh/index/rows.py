@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ddh._core.errors import InputError
-from ddh.codes import code_bytes
+from ddh.codes.inputs import check_codes
 
 Codes = NDArray[np.uint8]
 Metadata = Mapping[str, Any]
@@ -131,26 +131,6 @@ def check_columns(
         none if stamps is None else [s if s is None else _check_stamp(s) for s in stamps],
         none if metadata is None else [metadata_text(m) for m in metadata],
     )
-
-
-def check_codes(codes: ArrayLike, bits: int, what: str) -> Codes:
-    """Packed codes of `bits` bits as (n, bytes), their spare bits zero; one code may be 1-D."""
-    array = np.atleast_2d(np.asarray(codes))
-    width = code_bytes(bits)
-    if array.size == 0 and array.dtype != np.uint8:
-        array = np.empty((0, width), np.uint8)
-    if array.dtype != np.uint8 or array.ndim != 2 or array.shape[1] != width:
-        raise InputError(
-            f"{what} must be packed codes of {bits} bits, uint8 rows of {width} bytes, "
-            f"not {array.dtype} of shape {array.shape}: were they made by this index's model?"
-        )
-    spare = 8 * width - bits
-    if spare and (array[:, -1] & ((1 << spare) - 1)).any():
-        raise InputError(
-            f"{what} have ones among the {spare} spare bits after bit {bits}: they are longer "
-            "codes or of another bit order; pack them with ddh.codes.pack"
-        )
-    return np.ascontiguousarray(array)
 
 
 def check_texts(values: Sequence[str], what: str) -> list[str]:

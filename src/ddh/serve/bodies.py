@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from ddh._core.errors import InputError
-from ddh.index.rows import check_codes
+from ddh.codes.inputs import check_codes
 from ddh.serve.errors import validation_message
 
 MAX_FORM_FIELDS = 16
