@@ -3,34 +3,57 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+# Modules are compiled when they are first imported: torch has thousands that nobody imports here.
+INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile
+RUNTIME := $(VENV)/.runtime
+DEV := $(VENV)/.dev
+LOWEST := .venv-lowest
+SOURCES := pyproject.toml constraints.txt $(wildcard src/ddh/*/*.[ch])
 
-.PHONY: setup demo test lint docs notebooks rescore clean
+.PHONY: setup setup-dev demo test test-lowest lint docs docs-check notebooks rescore clean
 
-setup: $(STAMP)
+# What ddh needs to run, and nothing else.
+setup: $(RUNTIME)
 
-$(STAMP): pyproject.toml constraints.txt $(wildcard src/ddh/*/*.[ch])
+# And what its tests, linters and documentation need.
+setup-dev: $(DEV)
+
+$(RUNTIME): $(SOURCES)
 	@$(PYTHON) -c 'import sys; sys.exit("ddh needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt "torch==2.13.0"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(BIN)/python $(INSTALL) -c constraints.txt "torch==2.13.0" -e .
+	@touch $@
+
+$(DEV): $(RUNTIME)
+	$(BIN)/python $(INSTALL) -c constraints.txt -e ".[dev]"
 	@touch $@
 
 demo: setup
 	$(BIN)/ddh demo
 
 # A Ray cluster has many processes of its own, and little patience with their start: it comes first.
-test: setup
+test: setup-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/cluster
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --ignore tests/cluster
 
-lint: setup
-	$(BIN)/ruff check src tests examples
-	$(BIN)/ruff format --check src tests examples
+# The tests of what needs no extra, with the lowest versions that pyproject.toml declares.
+test-lowest:
+	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python $(INSTALL) -c constraints-lowest.txt "torch==2.13.0" -e ".[faiss]" -r tests/requirements-lowest.txt
+	OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest --numprocesses 2 --dist loadfile $(LOWEST_TESTS)
+
+lint: setup-dev
+	$(BIN)/ruff check src tests examples docs/hooks.py
+	$(BIN)/ruff format --check src tests examples docs/hooks.py
 	$(BIN)/mypy
 
-docs: setup
+# The command line reference, and the site in build/site.
+docs: setup-dev
 	$(BIN)/python -m ddh.cli.reference docs/cli.md
+	$(BIN)/mkdocs build --quiet --strict
+
+docs-check: setup-dev
+	$(BIN)/mkdocs build --quiet --strict
 
 # Codes of CIFAR-10 from the weights that travel with the repository, learned without labels.
 DATA ?= data
@@ -42,4 +65,4 @@ notebooks: setup
 	$(BIN)/python examples/make_notebooks.py
 
 clean:
-	rm -rf $(VENV) build demo-output src/ddh/*/*.so
+	rm -rf $(VENV) $(LOWEST) build demo-output src/ddh/*/*.so

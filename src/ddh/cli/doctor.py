@@ -28,6 +28,7 @@ OLDEST_PYTHON = (3, 11)
 LITTLE_MEMORY, LITTLE_DISK = 2 << 30, 1 << 30
 # Extra: what it is for. Those that are not named here are for work on ddh itself.
 EXTRAS = {
+    "faiss": "approximate neighbours for millions of images, export to faiss",
     "serve": "the HTTP service and the web page (ddh serve)",
     "lite": "ImageNet weights of EfficientNet-Lite1 and 2",
     "timm": "any timm model as a backbone",

@@ -13,8 +13,9 @@ import ddh
 from ddh._core.errors import InputError
 from ddh._core.output import emit, json_option
 
-LIBRARIES = ("numpy", "scipy", "scikit-learn", "pillow", "torch", "faiss-cpu", "safetensors")
+LIBRARIES = ("numpy", "scipy", "scikit-learn", "pillow", "torch", "safetensors")
 OPTIONAL = {
+    "faiss": "approximate neighbours, faiss export",
     "timm": "any timm backbone",
     "psycopg": "PostgreSQL index",
     "pymilvus": "Milvus index",

@@ -21,13 +21,8 @@ def _faiss_threads(threads: int) -> Iterator[None]:
         faiss.omp_set_num_threads(before)
 
 
-def hamming(a: Codes, b: Codes) -> NDArray[np.int32]:
-    """All distances between the rows of `a` and those of `b`."""
-    distances = np.empty((len(a), len(b)), dtype=np.int32)
-    faiss.hammings(  # type: ignore[attr-defined]
-        faiss.swig_ptr(a), faiss.swig_ptr(b), len(a), len(b), a.shape[1], faiss.swig_ptr(distances)
-    )
-    return distances
+# `faiss.hammings` before 1.15 is wrong, or crashes, for some code lengths.
+hamming = kernel_numpy.hamming
 
 
 def search(

@@ -38,8 +38,10 @@ def to_faiss(
     JSON list to the same name with `.keys.json` behind it. faiss counts in whole bytes, so its
     dimension is the number of bits rounded up to a multiple of 8; distances are the same.
     """
-    import faiss
-
+    try:
+        import faiss
+    except ImportError as error:
+        raise MissingDependency('the export to faiss needs it: pip install "ddh[faiss]"') from error
     flat = faiss.IndexBinaryFlat(8 * index.code_bytes)
     keys: list[str] = []
     for rows in _batches(index):

@@ -67,7 +67,7 @@ def load_faiss() -> Any:
         import faiss
     except ImportError as error:
         raise MissingDependency(
-            "approximate neighbours need faiss (pip install faiss-cpu); exact ones do not"
+            'approximate neighbours need faiss (pip install "ddh[faiss]"); exact ones do not'
         ) from error
     return faiss
 
