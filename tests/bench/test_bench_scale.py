@@ -7,8 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from ddh._core.errors import DDHError, InputError
-from ddh.bench import scale_codes
-from ddh.bench.scale import exponent, scale
+from ddh.bench.scale import _measured, exponent, scale
 
 SMALL = ["--images", "1000,2500", "--dimensions", "16", "--codes", "5000", "--milvus", "300"]
 
@@ -23,10 +22,10 @@ def test_it_measures_labels_and_searches(tmp_path):
         assert row["recall"] >= 0.95
         assert 0.5 < row["label recall"] <= 1
         assert row["cpu"] > 0
-        assert row["labels an image"] >= 15
-    assert [(row["where"], row["rows"], row["queries"]) for row in searches] == [
-        ("mapped file", 5000, 1),
-        ("mapped file", 5000, 64),
+        assert row["labels per image"] >= 15
+    assert [(row["storage"], row["rows"], row["queries"]) for row in searches] == [
+        ("memory-mapped file", 5000, 1),
+        ("memory-mapped file", 5000, 64),
         ("Milvus Lite", 300, 1),
         ("Milvus Lite", 300, 16),
     ]
@@ -43,7 +42,7 @@ def test_the_exponent_is_that_of_the_power_law():
 
 def test_a_search_that_misses_is_not_timed():
     with pytest.raises(DDHError, match="was not found"):
-        scale_codes._measured("here", 9, (2,), 0.0, lambda count: np.array([[0], [3]])[:count])
+        _measured("here", 9, (2,), 0.0, lambda count: np.array([[0], [3]])[:count])
 
 
 def test_misuse():

@@ -1,10 +1,9 @@
 """What a collection of any size needs: bytes, core hours and machines, from measured rates.
 
-The rates are those of one core of a small ARM server (Neoverse N1, 2 cores), each with the
-command that measured it; `ddh plan --measure` puts those of another machine in their place. Work
-grows with N for features, training, codes and search. The labels grow with N to 20,000 images
-and with N^1.5 beyond, because an approximate search looks through a constant number of 4 sqrt(N)
-cells.
+The rates are of one core of a small ARM server (Neoverse N1, 2 cores); `ddh plan --measure`
+replaces them by those of the machine it runs on. Features, training, codes and search scale with
+N. The labels scale with N up to 20,000 images and with N^1.5 beyond, because an approximate search
+probes a constant number of 4 sqrt(N) lists.
 """
 
 import math
@@ -13,59 +12,42 @@ from dataclasses import dataclass
 
 from ddh._core.errors import InputError
 
+COMMAND = "ddh plan --measure"
+
 
 @dataclass(frozen=True)
 class Rate:
-    """A measured number, what it is, and the command that measured it."""
+    """A measured number, its unit, and the command that measures it."""
 
     value: float
     unit: str
-    command: str
+    command: str = COMMAND
 
 
 RATES: dict[str, Rate] = {
     "pictures": Rate(
-        19.7,
-        "JPEG files to EfficientNet-Lite0 features at 224 pixels, images a core second",
-        "ddh plan --measure",
+        19.7, "JPEG files to EfficientNet-Lite0 features at 224 pixels, images per core second"
     ),
-    "labels": Rate(
-        211,
-        "labels of a 256-dimensional feature among 20,000, core microseconds",
-        "ddh plan --measure",
-    ),
-    "labels an image": Rate(
-        73.9, "similar images of an image, K1 = 15, K2 = 6", "ddh plan --measure"
-    ),
+    "labels": Rate(211, "labels per image (256 dimensions, 20,000 images), core microseconds"),
+    "labels per image": Rate(73.9, "similar images per image, K1 = 15, K2 = 6"),
     "training": Rate(
-        110.0,
-        "a pass over a 1280-dimensional feature, 64 bits, core microseconds",
-        "ddh plan --measure",
+        110.0, "training pass per image (1,280 dimensions, 64 bits), core microseconds"
     ),
-    "codes": Rate(
-        172_000.0,
-        "codes of 64 bits from 1280-dimensional features, a core second",
-        "ddh plan --measure",
-    ),
-    "one query": Rate(
-        1.47e10, "bytes of codes compared with one query, a core second", "ddh plan --measure"
-    ),
-    "queries": Rate(
-        4.81e10,
-        "bytes of codes compared with each of 64 queries, a core second",
-        "ddh plan --measure",
-    ),
+    "codes": Rate(172_000.0, "64-bit codes from 1,280-dimensional features, per core second"),
+    "one query": Rate(1.47e10, "bytes of codes compared with one query, per core second"),
+    "queries": Rate(4.81e10, "bytes of codes compared with each of 64 queries, per core second"),
 }
 
-#: What a picture's features have where nothing else is said (EfficientNet-Lite0), and its side.
+#: Default dimensions of the features (EfficientNet-Lite0) and input size of the network.
 DIMENSIONS, SIDE, MEASURED_SIDE = 1280, 224, 224
 K1, EPOCHS = 15, 20
 LINEAR_TO = 2e4
+USABLE_MEMORY = 0.8e9  # bytes per GB of a machine
 
 
 @dataclass(frozen=True)
 class Machine:
-    """One machine of the cluster, and how long a stage may take on it."""
+    """One machine of the cluster, and the time limit of a stage."""
 
     cores: int = 16
     memory_gb: float = 64.0
@@ -74,7 +56,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Stage:
-    """What one stage needs in all: bytes kept on disk, bytes of memory, hours of one core."""
+    """What one stage needs in total: bytes on disk, bytes of memory, core hours."""
 
     name: str
     disk: float
@@ -82,20 +64,20 @@ class Stage:
     core_hours: float
 
     def machines(self, machine: Machine) -> int:
-        """So many that the stage ends in time and its memory is there."""
+        """Enough to finish in time and to hold its memory."""
         work = self.core_hours / (machine.cores * machine.hours)
-        return max(1, math.ceil(work), math.ceil(self.memory / (0.8e9 * machine.memory_gb)))
+        return max(1, math.ceil(work), math.ceil(self.memory / (USABLE_MEMORY * machine.memory_gb)))
 
     def hours(self, machine: Machine) -> float:
-        """On these machines, all cores busy."""
+        """Time on these machines with all cores busy."""
         return self.core_hours / (machine.cores * self.machines(machine))
 
 
 @dataclass(frozen=True)
 class Collection:
-    """What is planned for: images, bits, dimensions of the features, side of the network's input.
+    """What is planned for: images, bits, dimensions of the features, input size of the network.
 
-    Labels and training see `learn` of the images; all get features and codes.
+    Labels and training use `learn` of the images; features and codes are computed for all.
     """
 
     images: int
@@ -113,22 +95,23 @@ class Collection:
 
     @property
     def learned(self) -> int:
+        """Number of training images."""
         return self.images if self.learn is None else self.learn
 
 
 def stages(collection: Collection, rates: Mapping[str, Rate] = RATES) -> list[Stage]:
-    """The stages from pictures to codes, with what each needs."""
+    """The stages from images to codes, with the needs of each."""
     N, n, d, L = collection.images, collection.learned, collection.dimensions, collection.bits
     rate = {name: entry.value for name, entry in rates.items()}
-    entries = rate["labels an image"] * n
+    entries = rate["labels per image"] * n
     pixels = (collection.side / MEASURED_SIDE) ** 2
     growth = max(1.0, (n / LINEAR_TO) ** 0.5)
     block = 2e9
     return [
-        # float16 features in a mapped file; a core holds a batch of pictures and the network
+        # float16 features in a memory-mapped file; a batch of images and the network per core
         Stage("features", 2 * N * d, block, N * pixels / rate["pictures"] / 3600),
-        # index, lists before and after their refining, and S on disk; expansion holds the lists
-        # three times, S about three times
+        # index, lists before and after refinement, and S on disk; expansion holds the lists
+        # three times and S about three times
         Stage(
             "labels",
             n * d / 4 + 8 * n * K1 + 5 * entries,
@@ -148,7 +131,7 @@ def stages(collection: Collection, rates: Mapping[str, Rate] = RATES) -> list[St
 
 @dataclass(frozen=True)
 class Search:
-    """Exact search of all codes: machines that hold them, seconds of a query, queries a second."""
+    """Exact search of all codes: machines, seconds per query, queries per second in batches."""
 
     memory: float
     machines: int
@@ -159,9 +142,9 @@ class Search:
 def searching(
     collection: Collection, machine: Machine, rates: Mapping[str, Rate] = RATES
 ) -> Search:
-    """Every query is compared with every code, which the machines share."""
+    """Every query is compared with every code; the codes are sharded over the machines."""
     memory = collection.images * collection.bits / 8
-    machines = max(1, math.ceil(memory / (0.8e9 * machine.memory_gb)))
+    machines = max(1, math.ceil(memory / (USABLE_MEMORY * machine.memory_gb)))
     cores = machines * machine.cores
     return Search(
         memory,
@@ -171,7 +154,7 @@ def searching(
     )
 
 
-# -- words --------------------------------------------------------------------------------
+# -- text ---------------------------------------------------------------------------------
 
 
 def in_bytes(count: float) -> str:
@@ -197,10 +180,10 @@ def in_time(hours: float) -> str:
 
 
 def table(collection: Collection, machine: Machine, rates: Mapping[str, Rate] = RATES) -> str:
-    """The plan as Markdown, for people and for the documentation."""
+    """The plan as a Markdown table."""
     search = searching(collection, machine, rates)
     lines = [
-        "| stage | on disk | memory in all | core hours | machines | time |",
+        "| stage | on disk | total memory | core hours | machines | time |",
         "|---|---:|---:|---:|---:|---:|",
     ]
     for stage in stages(collection, rates):
@@ -211,7 +194,7 @@ def table(collection: Collection, machine: Machine, rates: Mapping[str, Rate] = 
         )
     lines.append(
         f"| search | {in_bytes(search.memory)} | {in_bytes(search.memory)} | | "
-        f"{search.machines:,} | {in_time(search.query_seconds / 3600)} a query, "
-        f"{search.queries_per_second:,.0f} queries a second in batches |"
+        f"{search.machines:,} | {in_time(search.query_seconds / 3600)} per query, "
+        f"{search.queries_per_second:,.0f} queries per second in batches |"
     )
     return "\n".join(lines)

@@ -1,7 +1,7 @@
-"""`ddh bench labels`: time and memory of the labels (paper 2.1), beside plain ways to make them.
+"""`ddh bench labels`: time and memory of the pairwise labels (paper 2.1), beside simple baselines.
 
-Every part runs in a process of its own, so that its peak memory is its own. Processor seconds of
-all threads are compared, because they mean the same on a machine that does other work too.
+Each part runs in a fresh process, so that its peak memory is its own. The CPU time of all threads
+is compared, which stays meaningful on a machine with other load.
 """
 
 from typing import Any
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ddh._core.errors import InputError
 from ddh._core.output import emit, json_option
 from ddh.bench.isolated_process import peak, run_isolated
+from ddh.bench.options import quick_option, seed_option
 from ddh.bench.timing import timed
 
 QUICK = {"images": 4000, "dimensions": 256, "lists": 20_000, "naive": 300}
@@ -21,33 +22,34 @@ BLOCK = 2048
 
 
 @click.command()
-@click.option("--images", default=50_000, show_default=True, help="N of the neighbours.")
+@click.option("--images", default=50_000, show_default=True, help="N of the neighbour search.")
 @click.option("--dimensions", default=1280, show_default=True)
 @click.option("--k1", default=15, show_default=True)
 @click.option("--k2", default=6, show_default=True)
-@click.option("--lists", default=1_000_000, show_default=True, help="N of the ready lists.")
+@click.option("--lists", default=1_000_000, show_default=True, help="N of the expansion alone.")
 @click.option("--naive", default=2000, show_default=True, help="N of the loop over all pairs.")
 @click.option(
-    "--features", type=click.Path(exists=True, dir_okay=False), help="A .npy file to use."
+    "--features",
+    type=click.Path(exists=True, dir_okay=False),
+    help="Features in a .npy file, instead of synthetic ones.",
 )
-@click.option("--device", default="cpu", show_default=True, help="Where neighbours are found.")
-@click.option("--seed", default=0, show_default=True)
-@click.option("--quick", is_flag=True, help="Small sizes, to see that all is well.")
+@click.option("--device", default="cpu", show_default=True, help="Device of the neighbour search.")
+@seed_option
+@quick_option
 @json_option
 def labels(quick: bool, as_json: bool, **settings: Any) -> None:
-    """Seconds and memory of neighbour lists and of their expansion.
+    """Time and memory of the neighbour lists and of their expansion (Algorithm 1).
 
     \b
-    ddh bench labels                       the sizes of the documentation, some minutes
+    ddh bench labels                       the sizes of docs/labels.md, some minutes
     ddh bench labels --quick
     ddh bench labels --features photos.npy --device cuda
     """
     settings.update(QUICK if quick else {})
     if min(settings[name] for name in ("images", "lists", "naive")) <= CLUSTER:
         raise InputError(f"the numbers of images must be larger than {CLUSTER}")
-    parts = [_from_features, _plain, _from_lists, _naive]
     document: dict[str, Any] = {"settings": settings}
-    for part in parts:
+    for part in (_from_features, _plain, _from_lists, _naive):
         document.update(run_isolated(part, settings))
     emit(document, _table(document), as_json)
 
@@ -62,7 +64,7 @@ def _from_features(
 
     X = _features(images, dimensions, seed, other["features"])
     if device != "cpu":
-        knn(X[: k1 + 2], k1, device=device)  # the first call on a device also starts it
+        knn(X[: k1 + 2], k1, device=device)  # initialises the device
     lists, nearest = timed(lambda: knn(X, k1, device=device))
     S, expansion = timed(lambda: expand(lists, k2, X))
     return {"knn": nearest, "expansion": {**expansion, "mean degree": S.nnz / len(X)}}
@@ -133,12 +135,12 @@ def naive_expansion(lists: NDArray[np.int32], k2: int) -> list[set[int]]:
     return S
 
 
-# -- what they work on --------------------------------------------------------------------
+# -- synthetic data ------------------------------------------------------------------------
 
 
 def _features(images: int, dimensions: int, seed: int, file: str | None) -> NDArray[Any]:
     if file is not None:
-        return np.load(file, mmap_mode="r")
+        return np.asarray(np.load(file, mmap_mode="r"))
     return clustered_features(images, dimensions, np.random.default_rng(seed))
 
 
@@ -148,8 +150,8 @@ def clustered_features(
     rng: np.random.Generator,
     out: NDArray[np.float32] | None = None,
 ) -> NDArray[np.float32]:
-    """Features like those of a pooled convolutional layer: clusters, variances that fall as a
-    power of their rank, no negative values. `out` may be a mapped file to fill."""
+    """Features like those of a pooled convolutional layer: clustered, non-negative, with variances
+    that decay as a power of their rank. `out` may be a memory-mapped file to fill."""
     scale = (np.arange(1, dimensions + 1) ** -0.6).astype(np.float32)
     mixing = rng.standard_normal((dimensions, dimensions), np.float32) / dimensions**0.5
     centres = rng.standard_normal((max(2, images // CLUSTER), dimensions), np.float32)
@@ -163,12 +165,12 @@ def clustered_features(
 
 
 def clustered_lists(images: int, k: int, rng: np.random.Generator) -> NDArray[np.int32]:
-    """Lists of the k nearest among points in clusters of 256, under shuffled numbers."""
+    """Lists of the k nearest among points in clusters of 256, in shuffled order."""
     size = max(CLUSTER, k + 1)
     numbers = rng.permutation(images).astype(np.int32)
     lists = np.empty((images, k), np.int32)
     for start in range(0, images, size):
-        # the last cluster is filled up from the one before it
+        # the last cluster is completed from the one before it
         cluster = numbers[max(0, min(start, images - size)) :][:size]
         points = rng.standard_normal((size, 16), np.float32)
         squares = np.square(points).sum(axis=1)
@@ -186,11 +188,11 @@ def _table(found: dict[str, Any]) -> str:
     lines = [
         f"K1 = {settings['k1']}, K2 = {settings['k2']}, seed {settings['seed']}, "
         f"{settings['device']}",
-        f"{'':46}{'seconds':>9}{'cpu':>9}{'peak':>10}{'share':>8}",
+        f"{'':46}{'seconds':>9}{'CPU s':>9}{'peak':>10}{'ratio':>8}",
     ]
     sizes = f"{settings['images']:,} x {settings['dimensions']}"
     rows = [
-        (f"plain float32 blocks and top-k, {sizes}", "plain knn", None),
+        (f"float32 blocks and top-k, {sizes}", "plain knn", None),
         ("exact neighbours", "knn", "plain knn"),
         ("expansion, with cosines for ties", "expansion", "knn"),
         (f"SciPy's A A^T in blocks, {settings['lists']:,} lists", "lists product", None),

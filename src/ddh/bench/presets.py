@@ -1,93 +1,91 @@
-"""`ddh bench presets`: what each preset is worth and takes, from pictures to codes."""
+"""`ddh bench presets`: mAP and training time of each preset, from images to codes."""
 
-import time
+from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 
+import ddh
 from ddh._core.errors import InputError
 from ddh._core.output import json_option, quiet_option
-from ddh._core.progress import bar
-from ddh.bench.options import output_option, whole_numbers
-from ddh.bench.results import Outcome, Store, Table
-from ddh.codes import pack
+from ddh._core.progress import track
+from ddh.bench.options import data_option, device_option, output_option, whole_numbers
+from ddh.bench.results import Outcome, Record, Store, Table, figure
+from ddh.bench.timing import timed
 from ddh.evaluation import mean_average_precision
+from ddh.evaluation.protocol import digest
 from ddh.images import LabelledImages, cifar10
 
-DEPTH = 100  # of the ranking that is scored
-QUERIES = 4  # one query for so many images
+VERSION = 1  # of the measurement: a new one invalidates stored results
+DEPTH = 100  # k of mAP@k
+IMAGES_PER_QUERY = 4
 
 
-@click.command(short_help="Presets compared, from pictures to codes.")
-@click.option(
-    "--data",
-    type=click.Path(path_type=Path),
-    envvar="DDH_DATA",
-    show_envvar=True,
-    required=True,
-    help="Folder of CIFAR-10.",
-)
-@click.option("--images", default=2000, show_default=True, help="Pictures to learn from.")
+@click.command(short_help="Presets compared, from images to codes.")
+@data_option
+@click.option("--images", default=2000, show_default=True, help="Training images.")
 @click.option("--bits", default="64", show_default=True, help="Code lengths.")
 @click.option("--presets", "names", default="fast,quality", show_default=True)
 @click.option("--seeds", default="0", show_default=True)
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, ...")
+@device_option
 @output_option
 @json_option
 @quiet_option
 def presets(
-    data: Path, images: int, bits: str, names: str, seeds: str, device: str, output: Path,
+    data: Path | None,
+    images: int,
+    bits: str,
+    names: str,
+    seeds: str,
+    device: str,
+    output: Path,
     as_json: bool,
-) -> None:  # fmt: skip
-    """Fit each preset on some training pictures of CIFAR-10, and let others of them ask.
+) -> None:
+    """Fit each preset on some training images of CIFAR-10, with others of them as queries.
 
-    Seconds are of the whole way, from pictures to the fitted model, for one length.
+    Seconds are the total time from images to the fitted model, per code length.
 
     \b
     ddh bench presets --data DIR
     ddh bench presets --data DIR --images 40000 --device cuda
     """
+    if data is None:
+        raise InputError("where is CIFAR-10? Give its folder with --data DIR, or in DDH_DATA")
     store = Store(output)
     lengths, numbers = whole_numbers(bits, "bits"), whole_numbers(seeds, "seeds")
     chosen = [name.strip() for name in names.split(",")]
-    learned, asking = _parts(cifar10(data, "train"), images)
-    rows, records = [], []
-    with bar("Presets", total=len(chosen) * len(lengths) * len(numbers), unit="fit") as progress:
-        for preset in chosen:
-            runs: dict[int, list[dict[str, Any]]] = {}
-            for length in lengths:
-                for seed in numbers:
-                    progress.set_postfix_str(f"{preset}, {length} bits")
-                    run = _measure(store, preset, length, seed, device, learned, asking)
-                    runs.setdefault(length, []).append(run)
-                    records.append({"preset": preset, "bits": length, "seed": seed, **run})
-                    progress.update()
-            seconds = np.mean([run["seconds"] for those in runs.values() for run in those])
-            rows.append([preset, *[_cell(those) for those in runs.values()], f"{seconds:.0f}"])
-    columns = ["preset", *[f"{length} bit" for length in lengths], "seconds"]
+    database, queries = _parts(cifar10(data, "train"), images)
+    jobs = list(product(chosen, lengths, numbers))
+    records = []
+    for preset, length, seed in track(jobs, "Presets", unit="fit"):
+        run = _measure(store, preset, length, seed, device, database, queries)
+        records.append({"preset": preset, "bits": length, "seed": seed, **run})
     note = (
-        f"mAP@{DEPTH} as published tables count, seeds {seeds}; "
-        f"{len(asking):,} other training pictures ask {len(learned):,}."
+        f"Legacy mAP@{DEPTH}, seeds {seeds}; {len(queries):,} other training images are queries "
+        f"against these {len(database):,}."
     )
-    outcome = Outcome(
+    columns = ["preset", *[f"{length} bit" for length in lengths], "seconds"]
+    rows = [_row(preset, lengths, records) for preset in chosen]
+    Outcome(
         bench="presets",
         title="Presets",
-        protocol=["CIFAR-10, training pictures alone, drawn with seed 0"],
-        tables=[Table(f"{len(learned):,} pictures of CIFAR-10", columns, rows, note)],
+        protocol=["CIFAR-10, training images only, drawn with seed 0"],
+        tables=[Table(f"{len(database):,} images of CIFAR-10", columns, rows, note)],
         records=records,
-    )
-    outcome.publish(store, as_json)
+    ).publish(store, as_json)
 
 
 def _parts(data: LabelledImages, images: int) -> tuple[LabelledImages, LabelledImages]:
-    """The pictures to learn from, and those that ask."""
-    asking = max(1, images // QUERIES)
-    if not 10 <= images <= len(data) - asking:
-        raise InputError(f"--images is 10 to {len(data) * QUERIES // (QUERIES + 1)}, not {images}")
+    """Training images (also the database), and queries."""
+    queries = max(1, images // IMAGES_PER_QUERY)
+    if not 10 <= images <= len(data) - queries:
+        most = len(data) * IMAGES_PER_QUERY // (IMAGES_PER_QUERY + 1)
+        raise InputError(f"--images is 10 to {most}, not {images}")
     order = np.random.default_rng(0).permutation(len(data))
-    return data.take(order[:images]), data.take(order[images : images + asking])
+    return data.take(order[:images]), data.take(order[images : images + queries])
 
 
 def _measure(
@@ -96,30 +94,43 @@ def _measure(
     bits: int,
     seed: int,
     device: str,
-    learned: LabelledImages,
-    asking: LabelledImages,
-) -> dict[str, Any]:
+    database: LabelledImages,
+    queries: LabelledImages,
+) -> Record:
     from ddh.hashers import DDH
+    from ddh.pretrain.recipe import recipe
+    from ddh.train import settings
+    from ddh.train.device import choose
 
-    model = DDH(bits=bits, preset=preset, random_state=seed, device=device)
-
-    def compute() -> dict[str, Any]:
-        start = time.perf_counter()
-        model.fit(learned.images)
-        seconds = time.perf_counter() - start
-        query, database = (pack(model.transform(part.images)) for part in (asking, learned))
+    def compute() -> Record:
+        model = DDH(bits=bits, preset=preset, random_state=seed, device=device)
+        _, seconds = timed(model.fit, database.images)
         score = mean_average_precision(
-            query, database, asking.labels, learned.labels, k=min(DEPTH, len(learned)),
-            ties="legacy", bits=bits,
-        )  # fmt: skip
-        return {"mAP": float(score), "seconds": seconds}
+            model.transform(queries.images),
+            model.transform(database.images),
+            queries.labels,
+            database.labels,
+            k=min(DEPTH, len(database)),
+            ties="legacy",
+        )
+        return {"mAP": float(score), "seconds": seconds["wall"]}
 
-    settings = model.chosen_settings().to_dict()
-    key = {"preset": preset, "settings": settings, "bits": bits, "seed": seed, "device": device}
-    return store.measure(f"preset-{preset}-{bits}", key | {"images": len(learned)}, compute)
+    key = {
+        "version": VERSION,
+        "library": ddh.__version__,
+        "images": digest(np.array([*database.images.names, *queries.images.names])),
+        "preset": preset,
+        "settings": settings(preset).to_dict(),
+        "recipe": asdict(recipe(preset, database.images, choose(device).type == "cuda")),
+        "bits": bits,
+        "seed": seed,
+        "device": device,
+    }
+    return store.measure(f"preset-{preset}-{bits}", key, compute)
 
 
-def _cell(runs: list[dict[str, Any]]) -> str:
-    values = [run["mAP"] for run in runs]
-    spread = f" ± {np.std(values, ddof=1):.3f}" if len(values) > 1 else ""
-    return f"{np.mean(values):.3f}{spread}"
+def _row(preset: str, lengths: tuple[int, ...], records: list[dict[str, Any]]) -> list[str]:
+    own = [record for record in records if record["preset"] == preset]
+    values = [[run["mAP"] for run in own if run["bits"] == length] for length in lengths]
+    seconds = np.mean([run["seconds"] for run in own])
+    return [preset, *map(figure, values), f"{seconds:.0f}"]

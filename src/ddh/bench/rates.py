@@ -1,40 +1,40 @@
-"""Measures the rates of `ddh.bench.capacity` on this machine, a few seconds each.
+"""Measure the rates of `ddh.bench.capacity` on this machine, a few seconds each.
 
-Processor seconds are counted, so that other work on the machine does not matter; on a GPU, seconds.
+CPU time is measured, which other load on the machine hardly changes; on a GPU, wall-clock time.
 """
 
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ddh._core.progress import track
-from ddh.bench.capacity import DIMENSIONS, RATES, Rate
+from ddh.bench.capacity import DIMENSIONS, MEASURED_SIDE, RATES, Rate
+from ddh.bench.timing import timed
 
-COMMAND = "ddh plan --measure"
 PICTURES, LABELLED, TRAINED, ENCODED, CODES = 48, 20_000, 20_000, 200_000, 4_000_000
 
 
 def measured(side: int, device: str = "cpu", small: int = 1) -> dict[str, Rate]:
     """All rates of this machine; `small` divides the sizes, for tests."""
-    ways: dict[str, Callable[[], dict[str, float]]] = {
-        "pictures": lambda: _pictures(max(2, PICTURES // small), side, device),
-        "labels": lambda: _labels(LABELLED // small),
-        "training": lambda: _training(TRAINED // small),
-        "codes": lambda: _codes(ENCODED // small),
-        "search": lambda: _search(CODES // small),
-    }
     found: dict[str, float] = {}
-    for name in track(ways, "Measuring", unit="rate"):
-        found |= ways[name]()
-    rates = {name: replace(RATES[name], value=found[name], command=COMMAND) for name in RATES}
-    few = rates["labels"].unit.replace("1M", f"{LABELLED // small:,}")
-    rates["labels"] = replace(rates["labels"], unit=few)
+    jobs: list[Callable[[], dict[str, float]]] = [
+        partial(_pictures, max(2, PICTURES // small), side, device),
+        partial(_labels, LABELLED // small),
+        partial(_training, TRAINED // small),
+        partial(_codes, ENCODED // small),
+        partial(_search, CODES // small),
+    ]
+    for job in track(jobs, "Measuring", unit="rate"):
+        found |= job()
+    rates = {name: replace(RATES[name], value=found[name]) for name in RATES}
+    unit = rates["labels"].unit.replace(f"{LABELLED:,}", f"{LABELLED // small:,}")
+    rates["labels"] = replace(rates["labels"], unit=unit)
     if device != "cpu":
         unit = rates["pictures"].unit.replace("core second", f"second of {device}")
         rates["pictures"] = replace(rates["pictures"], unit=unit)
@@ -42,14 +42,12 @@ def measured(side: int, device: str = "cpu", small: int = 1) -> dict[str, Rate]:
 
 
 def _cpu(work: Callable[[], Any]) -> float:
-    start = time.process_time()
-    work()
-    return max(time.process_time() - start, 1e-9)
+    return max(timed(work)[1]["cpu"], 1e-9)
 
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """torch on one core: waiting threads would count as work."""
+    """Run torch on one core: the CPU time of idle threads would count as work."""
     import torch
 
     before = torch.get_num_threads()
@@ -62,7 +60,6 @@ def _one_thread() -> Iterator[None]:
 
 def _pictures(count: int, side: int, device: str) -> dict[str, float]:
     from ddh.backbones import create
-    from ddh.bench.capacity import MEASURED_SIDE
     from ddh.bench.encode import sample_photographs
     from ddh.images import ImageFolder
     from ddh.train import Extractor
@@ -76,11 +73,8 @@ def _pictures(count: int, side: int, device: str) -> dict[str, float]:
                 batch.features.cpu()
 
         walk()
-        start = time.perf_counter()
-        seconds = _cpu(walk)
-        if device != "cpu":
-            seconds = time.perf_counter() - start
-    return {"pictures": count / seconds * (side / MEASURED_SIDE) ** 2}
+        seconds = timed(walk)[1]["cpu" if device == "cpu" else "wall"]
+    return {"pictures": count / max(seconds, 1e-9) * (side / MEASURED_SIDE) ** 2}
 
 
 def _labels(images: int) -> dict[str, float]:
@@ -88,36 +82,40 @@ def _labels(images: int) -> dict[str, float]:
     from ddh.neighbours import pairwise_labels
 
     features = clustered_features(images, 256, np.random.default_rng(0))
-    graphs: list[Any] = []
-    seconds = _cpu(lambda: graphs.append(pairwise_labels(features, 15, 6, approximate=True)))
-    return {"labels": 1e6 * seconds / images, "labels an image": graphs[0].nnz / images}
+    graph, seconds = timed(lambda: pairwise_labels(features, 15, 6, approximate=True))
+    return {"labels": 1e6 * seconds["cpu"] / images, "labels per image": graph.nnz / images}
 
 
 def _training(images: int) -> dict[str, float]:
-    """One epoch of the preset "fast" on features and a random graph of ready labels."""
+    """One epoch of the preset "fast" on random features and a random graph of labels."""
     import torch
 
     from ddh.bench.objective import random_graph
     from ddh.objective import GraphPositives, PairMemory
     from ddh.train import settings
+    from ddh.train.distributed import Shard, current
+    from ddh.train.fitting import HashingTask
     from ddh.train.inputs import FeatureInputs
-    from ddh.train.loop import Run, train
     from ddh.train.network import HashingLayer
+    from ddh.train.trainer import Schedule, Trainer
 
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(images, DIMENSIONS, generator=generator)
     layer = HashingLayer(DIMENSIONS, 64, generator)
-    degree = min(round(RATES["labels an image"].value), images - 1)
+    degree = min(round(RATES["labels per image"].value), images - 1)
+    chosen = settings("fast")
+    positives = GraphPositives(random_graph(images, degree, np.random.default_rng(0)))
+    shard = Shard(current(), images)
     with _one_thread():
-        run = Run(
-            inputs=FeatureInputs(features),
-            layer=layer,
-            positives=GraphPositives(random_graph(images, degree, np.random.default_rng(0))),
-            memory=PairMemory(layer(features)),
-            settings=settings("fast", epochs=1),
+        trainer = Trainer(
+            HashingTask(layer, positives, PairMemory(layer(features)), chosen, shard),
+            FeatureInputs(features),
+            Schedule(1, -(-images // chosen.batch_size), chosen.learning_rate_at),
+            batch_size=chosen.batch_size,
             seed=0,
+            device=torch.device("cpu"),
         )
-        seconds = _cpu(lambda: train(run))
+        seconds = _cpu(lambda: trainer.run(False))
     return {"training": 1e6 * seconds / images}
 
 

@@ -1,31 +1,36 @@
-"""`ddh bench scale`: how labels and search grow, to a million images and a hundred million codes.
+"""`ddh bench scale`: growth of labels and search, to a million images and a hundred million codes.
 
-Every size runs in a process of its own, from a mapped file, so that its peak memory is its own.
+Each size runs in a fresh process, from a memory-mapped file, so that its peak memory is its own.
 """
 
+import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 from numpy.lib.format import open_memmap
+from numpy.typing import NDArray
 
 import ddh
-from ddh._core.errors import InputError
+from ddh._core.errors import DDHError, InputError
 from ddh._core.output import json_option, quiet_option
 from ddh._core.progress import track
-from ddh._core.threads import cpu_count
 from ddh.bench.isolated_process import run_isolated
 from ddh.bench.labels import clustered_features
-from ddh.bench.options import output_option, whole_numbers
+from ddh.bench.options import output_option, quick_option, seed_option, whole_numbers
 from ddh.bench.plots import drawing, style
-from ddh.bench.results import Outcome, Store, Table
-from ddh.bench.scale_codes import milvus_codes, searched_codes
+from ddh.bench.results import Outcome, Record, Store, Table
+from ddh.bench.search_data import gaussian
 from ddh.bench.timing import timed
 
 QUICK = {"images": "2000,4000", "dimensions": 32, "codes": 100_000, "milvus": 3000}
-LEAST_IMAGES = 1000
+MIN_IMAGES = 1000
+BLOCK, MILVUS_BLOCK = 1_000_000, 20_000
+BATCHES, MILVUS_BATCHES = (1, 64), (1, 16)
+NEIGHBOURS = 10
 
 
 @click.command(short_help="Growth of labels and search, to 1M images and 100M codes.")
@@ -34,169 +39,240 @@ LEAST_IMAGES = 1000
 @click.option("--k1", default=15, show_default=True)
 @click.option("--k2", default=6, show_default=True)
 @click.option("--recall", default=0.95, show_default=True, help="Of the approximate neighbours.")
-@click.option("--codes", default=100_000_000, show_default=True, help="Rows of the mapped file.")
-@click.option("--milvus", default=1_000_000, show_default=True, help="Rows of Milvus Lite; or 0.")
+@click.option("--codes", default=100_000_000, show_default=True, help="Rows of the code file.")
+@click.option("--milvus", default=1_000_000, show_default=True, help="Rows in Milvus Lite, or 0.")
 @click.option("--bits", default=64, show_default=True)
-@click.option("--seed", default=0, show_default=True)
+@seed_option
 @output_option
-@click.option("--quick", is_flag=True, help="Small sizes, to see that all is well.")
+@quick_option
 @json_option
 @quiet_option
 def scale(quick: bool, output: Path, as_json: bool, **settings: Any) -> None:
-    """Labels from features in a mapped file, with their recall; search of codes in a mapped file
-    and in Milvus Lite. Files that it needs are made in the system's temporary folder.
+    """Labels from features in a memory-mapped file, with their recall; search of codes in a
+    memory-mapped file and in Milvus Lite. Temporary files go to the system's temporary folder.
 
     \b
-    ddh bench scale                        the figures of docs/scale.md, some twenty minutes
+    ddh bench scale                        the figures of docs/scale.md, about twenty minutes
     ddh bench scale --quick
     """
     settings.update(QUICK if quick else {})
     sizes = whole_numbers(settings.pop("images"), "numbers of images")
-    if min(sizes) < LEAST_IMAGES:
-        raise InputError(f"the numbers of images are {LEAST_IMAGES} or more")
+    if min(sizes) < MIN_IMAGES:
+        raise InputError(f"the numbers of images are {MIN_IMAGES} or more")
     store = Store(output)
-    folder = store.folder("scale")
+
+    def measured(part: Any, *names: str, **more: int) -> list[Record]:
+        """The figures of a part in a fresh process, or those stored by an earlier run."""
+        given = {name: settings[name] for name in names} | more
+        key = {"bench": "scale", "part": part.__name__, "library": ddh.__version__, **given}
+        found = store.measure(f"scale-{part.__name__}", key, lambda: run_isolated(part, given))
+        return [{**more, **figures} for figures in found.values()]
+
     growth = []
     for size in track(sizes, "Labels", unit="size"):
-        wanted = _chosen(settings, "dimensions", "k1", "k2", "recall", "seed") | {"images": size}
-        growth.append(wanted | _measured(store, label_growth, wanted)["labels"])
-    wanted = _chosen(settings, "codes", "bits", "seed")
-    searches = list(_measured(store, searched_codes, wanted).values())
+        growth += measured(label_growth, "dimensions", "k1", "k2", "recall", "seed", images=size)
+    searches = measured(searched_codes, "codes", "bits", "seed")
     if settings["milvus"]:
-        wanted = _chosen(settings, "milvus", "bits", "seed")
-        searches += _measured(store, milvus_codes, wanted).values()
-    outcome = _outcome(growth, searches, settings)
-    if len(growth) > 1:
-        outcome.figures.append(_draw(folder, growth))
-    outcome.publish(store, as_json)
+        searches += measured(milvus_codes, "milvus", "bits", "seed")
+    _outcome(store, growth, searches, settings).publish(store, as_json)
 
 
-def _chosen(settings: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {name: settings[name] for name in names}
-
-
-def _measured(store: Store, part: Any, wanted: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The figures of a part in a process of its own; a second run takes up those that are there."""
-    key = {"bench": "scale", "part": part.__name__, "library": ddh.__version__, **wanted}
-    return store.measure(f"scale-{part.__name__}", key, lambda: run_isolated(part, wanted))
+# -- the parts ---------------------------------------------------------------------------------
 
 
 def label_growth(
     images: int, dimensions: int, k1: int, k2: int, recall: float, seed: int
-) -> dict[str, dict[str, Any]]:
-    """Seconds and recall of the labels of `images` features in a mapped file."""
+) -> dict[str, Record]:
+    """Time and recall of the labels of `images` features in a memory-mapped file."""
     from ddh.neighbours import approximate_labels
 
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch) / "features.npy"
-        _write_features(file, images, dimensions, seed)
-        features = np.load(file, mmap_mode="r")
-
-        def labels() -> Any:
-            return approximate_labels(features, k1, k2, recall=recall, folder=Path(scratch))
-
-        (S, report), seconds = timed(labels)
+        features = open_memmap(file, "w+", np.float32, (images, dimensions))
+        clustered_features(images, dimensions, np.random.default_rng(seed), out=features)
+        features.flush()
+        mapped = np.load(file, mmap_mode="r")
+        (S, report), seconds = timed(
+            lambda: approximate_labels(mapped, k1, k2, recall=recall, folder=Path(scratch))
+        )
     return {
         "labels": {
+            "dimensions": dimensions,
+            "k1": k1,
+            "k2": k2,
             **seconds,
-            "cores": cpu_count(),
+            "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
             "recall": report.recall,
             "label recall": report.label_recall,
             "label precision": report.label_precision,
             "index": report.index,
-            "labels an image": S.nnz / images,
+            "labels per image": S.nnz / images,
             **{f"{stage} seconds": value for stage, value in report.seconds.items()},
         }
     }
 
 
-def _write_features(file: Path, images: int, dimensions: int, seed: int) -> None:
-    features = open_memmap(file, "w+", np.float32, (images, dimensions))
-    clustered_features(images, dimensions, np.random.default_rng(seed), out=features)
-    features.flush()
+def searched_codes(codes: int, bits: int, seed: int) -> dict[str, Record]:
+    """Exact search of a memory-mapped file."""
+    from ddh.codes import search
+
+    queries = gaussian(max(BATCHES), bits, seed, codes)
+    with tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch) / "codes.npy"
+
+        def fill() -> None:
+            database = open_memmap(file, "w+", np.uint8, (codes, queries.shape[1]))
+            for start in track(range(0, codes, BLOCK), "Codes", unit="block"):
+                block = gaussian(min(BLOCK, codes - start), bits, seed, start)
+                _plant(block, queries, start, codes)
+                database[start : start + len(block)] = block
+            database.flush()
+
+        _, filling = timed(fill)
+        database = np.load(file, mmap_mode="r")
+
+        def ask(count: int) -> NDArray[np.integer]:
+            return search(queries[:count], database, NEIGHBOURS).distances
+
+        return _measured("memory-mapped file", codes, BATCHES, filling["wall"], ask)
 
 
-def exponent(growth: list[dict[str, Any]], measure: str = "cpu") -> float:
+def milvus_codes(milvus: int, bits: int, seed: int) -> dict[str, Record]:
+    """Search of the same codes in a Milvus Lite file."""
+    import ddh.index
+
+    queries = gaussian(max(MILVUS_BATCHES), bits, seed, milvus)
+    rows = gaussian(milvus, bits, seed, 0)
+    _plant(rows, queries, 0, milvus)
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        ddh.index.open(Path(scratch) / "codes.db", bits=bits) as index,
+    ):
+
+        def fill() -> None:
+            for start in track(range(0, milvus, MILVUS_BLOCK), "Milvus", unit="block"):
+                part = rows[start : start + MILVUS_BLOCK]
+                index.add([str(start + n) for n in range(len(part))], part)
+
+        _, filling = timed(fill)
+
+        def ask(count: int) -> NDArray[np.integer]:
+            hits = index.search(queries[:count], NEIGHBOURS)
+            return np.array([[hit.distance for hit in one] for one in hits])
+
+        return _measured("Milvus Lite", milvus, MILVUS_BATCHES, filling["wall"], ask)
+
+
+def _plant(block: NDArray[np.uint8], queries: NDArray[np.uint8], start: int, rows: int) -> None:
+    """Put a copy of each query into the database: those that fall into this block."""
+    planted = np.linspace(0, rows - 1, len(queries)).astype(np.int64)
+    inside = (planted >= start) & (planted < start + len(block))
+    block[planted[inside] - start] = queries[inside]
+
+
+def _measured(
+    storage: str,
+    rows: int,
+    batches: tuple[int, ...],
+    filling: float,
+    ask: Callable[[int], NDArray[np.integer]],
+) -> dict[str, Record]:
+    """Time of the second call with each batch of queries; the copy of each must be found."""
+    found = {}
+    for count in batches:
+        missed = np.flatnonzero(ask(count)[:, 0])
+        if missed.size:
+            raise DDHError(f"{storage}: the row that equals query {missed[0]} was not found")
+        _, seconds = timed(ask, count)
+        sizes = {"storage": storage, "rows": rows, "queries": count, "filling seconds": filling}
+        found[f"{storage}, {count}"] = sizes | seconds
+    return found
+
+
+# -- the report --------------------------------------------------------------------------------
+
+
+def exponent(growth: list[Record], measure: str = "cpu") -> float:
     """b of the power law a N^b through the measured sizes (least squares of logarithms)."""
     logs = np.log([[row["images"], row[measure]] for row in growth])
     return float(np.polyfit(logs[:, 0], logs[:, 1], 1)[0])
 
 
-# -- what it tells ------------------------------------------------------------------------
-
-
 def _outcome(
-    growth: list[dict[str, Any]], searches: list[dict[str, Any]], settings: dict[str, Any]
+    store: Store, growth: list[Record], searches: list[Record], settings: dict[str, Any]
 ) -> Outcome:
-    law = f" Processor time grows as N^{exponent(growth):.2f}." if len(growth) > 1 else ""
+    several = len(growth) > 1
+    law = f"CPU time grows as N^{exponent(growth):.2f}." if several else ""
     return Outcome(
         bench="scale",
         title="Growth of labels and search",
         protocol=[
             f"synthetic clustered features, {settings['dimensions']} dimensions, float32 in a "
-            f"mapped file, seed {settings['seed']}; K1 = {settings['k1']}, K2 = {settings['k2']}; "
-            f"recall asked for {settings['recall']:g}, measured on a sample; seconds from the "
-            "mapped file to S; peak memory of the process, mapped pages included",
+            f"memory-mapped file, seed {settings['seed']}; K1 = {settings['k1']}, K2 = "
+            f"{settings['k2']}; target recall {settings['recall']:g}, measured on a sample; "
+            "seconds from the file to S; peak memory of the process, mapped pages included",
             f"synthetic codes of {settings['bits']} bits (signs of projections of a Gaussian of "
-            f"16 dimensions), seed {settings['seed']}, k = 10",
+            f"16 dimensions), seed {settings['seed']}, k = {NEIGHBOURS}",
         ],
         tables=[_growth_table(growth, law), _search_table(searches)],
         records=[*growth, *searches],
-        details={"exponent": exponent(growth) if len(growth) > 1 else None},
+        figures=[_draw(store.folder("scale"), growth, law)] if several else [],
+        details={"exponent": exponent(growth) if several else None},
     )
 
 
-def _growth_table(growth: list[dict[str, Any]], law: str) -> Table:
-    columns = ["images", "seconds", "cpu seconds", "cpu µs an image", "peak MB", "recall",
-               "exact labels there", "cells searched"]  # fmt: skip
+def _megabytes(row: Record) -> str:
+    return f"{row['peak MB']:,.0f}" if row["peak MB"] else "-"
+
+
+def _growth_table(growth: list[Record], law: str) -> Table:
+    columns = ["images", "seconds", "CPU seconds", "CPU µs per image", "peak MB", "recall",
+               "label recall", "lists probed"]  # fmt: skip
     rows = [
         [
             f"{row['images']:,}",
             f"{row['wall']:.1f}",
             f"{row['cpu']:.1f}",
             f"{1e6 * row['cpu'] / row['images']:.0f}",
-            f"{row['peak MB']:,.0f}" if row["peak MB"] else "-",
+            _megabytes(row),
             f"{row['recall']:.3f}",
             f"{row['label recall']:.3f}",
             row["index"].removeprefix("IVF, "),
         ]
         for row in growth
     ]
-    return Table("Labels from approximate neighbours", columns, rows, law.strip())
+    return Table("Labels from approximate neighbours", columns, rows, law)
 
 
-def _search_table(searches: list[dict[str, Any]]) -> Table:
-    columns = ["where", "rows", "queries at once", "seconds", "cpu seconds", "queries a second",
-               "peak MB"]  # fmt: skip
+def _search_table(searches: list[Record]) -> Table:
+    columns = ["storage", "rows", "queries per call", "seconds", "CPU seconds",
+               "queries per second", "peak MB"]  # fmt: skip
     rows = [
         [
-            row["where"],
+            row["storage"],
             f"{row['rows']:,}",
             f"{row['queries']}",
             f"{row['wall']:.3f}",
             f"{row['cpu']:.3f}",
             f"{row['queries'] / row['wall']:,.1f}",
-            f"{row['peak MB']:,.0f}" if row["peak MB"] else "-",
+            _megabytes(row),
         ]
         for row in searches
     ]
-    making = {row["where"]: row["making seconds"] for row in searches}
-    note = "; ".join(f"{where}: filled in {seconds:.0f} s" for where, seconds in making.items())
+    filling = {row["storage"]: row["filling seconds"] for row in searches}
+    note = "; ".join(f"{storage}: filled in {value:.0f} s" for storage, value in filling.items())
     return Table("Search of codes", columns, rows, note + ".")
 
 
-def _draw(folder: Path, growth: list[dict[str, Any]]) -> dict[str, str]:
+def _draw(folder: Path, growth: list[Record], law: str) -> dict[str, str]:
     name = "label-growth"
     sizes = np.array([row["images"] for row in growth], float)
     with drawing(folder, name) as axes:
-        for place, measure in enumerate(("cpu", "wall")):
+        for place, (measure, label) in enumerate((("cpu", "CPU time"), ("wall", "elapsed time"))):
             seconds = [row[measure] for row in growth]
-            label = {"cpu": "processor time", "wall": "time"}[measure]
             axes.loglog(sizes, seconds, "o", label=label, **style(place, special=place == 0))
         linear = growth[0]["cpu"] * sizes / sizes[0]
         axes.loglog(sizes, linear, color="#7f7f7f", linestyle=":", label="linear")
-        axes.set_xlabel("images")
-        axes.set_ylabel("seconds to labels")
+        axes.set(xlabel="images", ylabel="seconds to labels")
         axes.legend()
-    law = f"Processor time grows as N^{exponent(growth):.2f}."
     return {"name": name, "title": f"Cost of the labels over the number of images. {law}"}
