@@ -32,8 +32,6 @@ def ends():
 def test_damaged_lists(bad):
     out = np.empty(4, np.int64), np.empty(5, np.int32)
     with pytest.raises(ValueError, match="damaged"):
-        loops.transpose(*bad, *out)
-    with pytest.raises(ValueError, match="damaged"):
         loops.renumber(*bad, np.empty(3, np.int32), *out)
     with pytest.raises(ValueError, match="damaged"):
         loops.union(*GOOD, *bad, ends())

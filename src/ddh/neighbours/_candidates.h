@@ -131,35 +131,6 @@ scan_columns(Candidates *c, const Tile *t, Py_ssize_t start, Py_ssize_t stop)
     }
 }
 
-/* Whether each of the rows start..stop holds -1 to `capacity` candidates. */
-static int
-good_counts(const int32_t *count, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t capacity)
-{
-    int bad = 0;
-    for (Py_ssize_t row = start; row < stop; row++) bad |= count[row] < -1 || count[row] > capacity;
-    return !bad;
-}
-
-static int
-open_candidates(Candidates *c, const Py_buffer b[4], Py_ssize_t k, Py_ssize_t capacity, float slack)
-{
-    Py_ssize_t images = b[0].len / (Py_ssize_t)sizeof(float);
-    if (k < 1 || k > capacity / 2 || capacity > PY_SSIZE_T_MAX / (4 * (images + 1))) {
-        PyErr_SetString(PyExc_ValueError, "the capacity is at least 2k and fits in memory");
-        return -1;
-    }
-    if (too_small(&b[1], images, 4, "count") || too_small(&b[2], images * capacity, 4, "value") ||
-        too_small(&b[3], images * capacity, 4, "column"))
-        return -1;
-    *c = (Candidates){k, capacity, slack, b[0].buf, b[1].buf, b[2].buf, b[3].buf, NULL};
-    c->scratch = malloc(capacity * sizeof(float));
-    if (!c->scratch) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    return 0;
-}
-
 PyDoc_STRVAR(collect_doc,
 "collect(tile, rows, columns, first_row, first_column, start, stop, by_row,\n"
 "        k, capacity, slack, threshold, count, value, column)\n\n"
@@ -171,70 +142,49 @@ collect(PyObject *self, PyObject *args)
 {
     Py_buffer tile, b[4];
     Tile t;
-    Py_ssize_t start, stop, k, capacity;
-    int by_row;
-    float slack;
-    PyObject *result = NULL;
     Candidates c;
+    Py_ssize_t start, stop;
+    int by_row, bad = 0;
+    PyObject *result = NULL;
     if (!PyArg_ParseTuple(args, "y*nnnnnnpnnfw*w*w*w*", &tile, &t.rows, &t.columns, &t.first_row,
-                          &t.first_column, &start, &stop, &by_row, &k, &capacity, &slack, &b[0],
-                          &b[1], &b[2], &b[3]))
+                          &t.first_column, &start, &stop, &by_row, &c.k, &c.capacity, &c.slack,
+                          &b[0], &b[1], &b[2], &b[3]))
         return NULL;
     Py_ssize_t images = b[0].len / (Py_ssize_t)sizeof(float);
+    Py_ssize_t first = by_row ? t.first_row : t.first_column;
     t.similarity = tile.buf;
+    c.threshold = b[0].buf;
+    c.count = b[1].buf;
+    c.value = b[2].buf;
+    c.column = b[3].buf;
     if (t.rows < 0 || t.columns < 0 || t.rows > images || t.columns > images || start < 0 ||
         stop > (by_row ? t.rows : t.columns) || t.first_row < 0 || t.first_column < 0 ||
-        t.first_row > images - t.rows || t.first_column > images - t.columns) {
-        PyErr_SetString(PyExc_ValueError, "the tile lies outside the images");
+        t.first_row > images - t.rows || t.first_column > images - t.columns || c.k < 1 ||
+        c.k > c.capacity / 2 || c.capacity > PY_SSIZE_T_MAX / (4 * (images + 1))) {
+        PyErr_SetString(PyExc_ValueError, "the tile lies outside the images, or 2k do not fit");
         goto done;
     }
-    if (too_small(&tile, t.rows * t.columns, sizeof(float), "tile") ||
-        open_candidates(&c, b, k, capacity, slack) < 0)
+    if (too_small(&tile, t.rows * t.columns, 4, "tile") || too_small(&b[1], images, 4, "count") ||
+        too_small(&b[2], images * c.capacity, 4, "value") ||
+        too_small(&b[3], images * c.capacity, 4, "column"))
         goto done;
-    Py_ssize_t first = by_row ? t.first_row : t.first_column;
-    if (!good_counts(c.count, first + start, first + stop, capacity)) {
+    for (Py_ssize_t row = first + start; row < first + stop; row++)
+        bad |= c.count[row] < -1 || c.count[row] > c.capacity;
+    c.scratch = malloc(c.capacity * sizeof(float));
+    if (bad)
         PyErr_SetString(PyExc_ValueError, "a row holds more candidates than fit");
-        free(c.scratch);
-        goto done;
+    else if (!c.scratch)
+        PyErr_NoMemory();
+    else {
+        Py_BEGIN_ALLOW_THREADS
+        if (by_row) scan_rows(&c, &t, start, stop);
+        else scan_columns(&c, &t, start, stop);
+        Py_END_ALLOW_THREADS
+        result = Py_NewRef(Py_None);
     }
-    Py_BEGIN_ALLOW_THREADS
-    if (by_row) scan_rows(&c, &t, start, stop);
-    else scan_columns(&c, &t, start, stop);
-    Py_END_ALLOW_THREADS
     free(c.scratch);
-    result = Py_NewRef(Py_None);
 done:
     PyBuffer_Release(&tile);
-    for (int n = 0; n < 4; n++) PyBuffer_Release(&b[n]);
-    return result;
-}
-
-PyDoc_STRVAR(finish_doc,
-"finish(k, capacity, slack, threshold, count, value, column)\n\n"
-"Drop the candidates of every row that its final threshold excludes.");
-
-static PyObject *
-finish(PyObject *self, PyObject *args)
-{
-    Py_buffer b[4];
-    Py_ssize_t k, capacity;
-    float slack;
-    PyObject *result = NULL;
-    Candidates c;
-    if (!PyArg_ParseTuple(args, "nnfw*w*w*w*", &k, &capacity, &slack, &b[0], &b[1], &b[2], &b[3]))
-        return NULL;
-    if (open_candidates(&c, b, k, capacity, slack) == 0) {
-        Py_ssize_t images = b[0].len / (Py_ssize_t)sizeof(float);
-        if (good_counts(c.count, 0, images, capacity)) {
-            Py_BEGIN_ALLOW_THREADS
-            for (Py_ssize_t row = 0; row < images; row++)
-                tighten(&c, row);
-            Py_END_ALLOW_THREADS
-            result = Py_NewRef(Py_None);
-        } else
-            PyErr_SetString(PyExc_ValueError, "a row holds more candidates than fit");
-        free(c.scratch);
-    }
     for (int n = 0; n < 4; n++) PyBuffer_Release(&b[n]);
     return result;
 }

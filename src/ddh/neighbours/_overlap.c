@@ -1,4 +1,4 @@
-/* Overlaps, unions and transposes of neighbour lists (paper, Algorithm 1), and the module of all
+/* Overlaps and unions of neighbour lists (paper, Algorithm 1), and the module of all
  * inner loops of ddh.neighbours. The loops work on plain buffers whose sizes and indices are
  * checked, and release the GIL, so that Python threads can share the rows.
  *
@@ -86,48 +86,6 @@ renumber(PyObject *self, PyObject *args)
         free(number);
     }
     for (int n = 0; n < 5; n++) PyBuffer_Release(&b[n]);
-    return result;
-}
-
-/* ---- transposes ----------------------------------------------------------------------------- */
-
-static void
-transpose_lists(const Lists *l, int64_t *starts, int32_t *items)
-{
-    Py_ssize_t held = l->starts[l->rows];
-    memset(starts, 0, (l->rows + 1) * sizeof(int64_t));
-    for (Py_ssize_t n = 0; n < held; n++) starts[l->items[n] + 1]++;
-    for (Py_ssize_t i = 0; i < l->rows; i++) starts[i + 1] += starts[i];
-    for (Py_ssize_t r = 0; r < l->rows; r++)
-        for (int64_t n = l->starts[r]; n < l->starts[r + 1]; n++)
-            items[starts[l->items[n]]++] = (int32_t)r;
-    /* every start has moved on to the place of the next one */
-    memmove(starts + 1, starts, l->rows * sizeof(int64_t));
-    starts[0] = 0;
-}
-
-PyDoc_STRVAR(transpose_doc,
-"transpose(starts, items, transposed_starts, transposed_items)\n\n"
-"The transpose: for every image the rows that hold it, ascending.");
-
-static PyObject *
-transpose(PyObject *self, PyObject *args)
-{
-    Py_buffer b[4];
-    Lists lists;
-    PyObject *result = NULL;
-    if (!PyArg_ParseTuple(args, "y*y*w*w*", &b[0], &b[1], &b[2], &b[3]))
-        return NULL;
-    Py_ssize_t images = b[0].len / (Py_ssize_t)sizeof(int64_t) - 1;
-    if (open_lists(&lists, &b[0], &b[1], images, "lists") == 0 &&
-        !too_small(&b[2], images + 1, 8, "transposed_starts") &&
-        !too_small(&b[3], lists.starts[images], 4, "transposed_items")) {
-        Py_BEGIN_ALLOW_THREADS
-        transpose_lists(&lists, b[2].buf, b[3].buf);
-        Py_END_ALLOW_THREADS
-        result = Py_NewRef(Py_None);
-    }
-    for (int n = 0; n < 4; n++) PyBuffer_Release(&b[n]);
     return result;
 }
 
@@ -414,10 +372,8 @@ done:
 
 static PyMethodDef methods[] = {
     {"collect", collect, METH_VARARGS, collect_doc},
-    {"finish", finish, METH_VARARGS, finish_doc},
     {"dots", dots, METH_VARARGS, dots_doc},
     {"renumber", renumber, METH_VARARGS, renumber_doc},
-    {"transpose", transpose, METH_VARARGS, transpose_doc},
     {"top_overlaps", top_overlaps, METH_VARARGS, top_overlaps_doc},
     {"union", union_of_lists, METH_VARARGS, union_doc},
     {"symmetrize", symmetrize, METH_VARARGS, symmetrize_doc},

@@ -2,17 +2,15 @@
 
 `IVFIndex` assigns rows to the cells of a k-means and searches some cells: small and fast, because
 rows are held as short codes. `HNSWIndex` walks a graph of whole rows: slower to build and larger.
-Both find candidates, which are ordered by the features themselves.
+Both find candidates, which are ordered by the features themselves. `tune` compares a sample of
+rows with its exact lists and takes the smallest nprobe (IVF) or ef (HNSW) that reaches the recall
+asked for. In large collections that is small, because lists are refined: the neighbours of a
+row's neighbours are candidates too (a step of NN-descent; Dong et al., 2011), which takes the
+same time per row whatever N is. Features may be memory-mapped: they are read in blocks.
 
-`tune` compares a sample of rows with its exact lists and takes the smallest nprobe (IVF) or ef
-(HNSW) that reaches the recall asked for. For many rows that is small, because their lists are
-refined: the neighbours of a row's neighbours are candidates too (a step of NN-descent; Dong et
-al., 2011), which takes the same time per row whatever N is. Features may be a memory-mapped
-file: they are read in blocks and never held whole.
-
-On one machine `approximate_lists` does it all. On several machines (with Ray or anything else)
-the same steps are: `IVFIndex.build(space).save(path)` and `tune` once, then `shard_lists` with
-`IVFIndex.open(path)` on every worker for its range of rows.
+On one machine `approximate_lists` does it all. On several machines the same steps are:
+`IVFIndex.build(space).save(path)` and `tune` once, then `shard_lists` with `IVFIndex.open(path)`
+on every worker for its range of rows.
 """
 
 import time
@@ -24,10 +22,13 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
+from scipy import sparse
 
 from ddh._core.errors import DDHWarning, InputError, MissingDependency
 from ddh._core.progress import track
+from ddh._core.spans import spans
 from ddh.neighbours.cosine import CosineSpace, pieces
+from ddh.neighbours.overlap import Lists, top_by_product
 
 RECALL = 0.95
 SAMPLE = 512
@@ -41,11 +42,22 @@ LARGE_LISTS = 1 << 30
 CELL_ROWS, TRAINING_ROWS = 128, 32
 # From this many rows and dimensions on, cells hold codes of 4 bits per two dimensions.
 CODED_ROWS, CODED_DIMENSIONS = 20_000, 32
-# Rows whose labels are checked; their possible neighbours per K2; rows compared at a time.
-LABEL_SAMPLE, CANDIDATES, BLOCK = 24, 2, 1 << 20
+# Rows whose labels are checked, and rows whose overlaps are counted at a time.
+LABEL_SAMPLE, BLOCK = 24, 1 << 20
 
 
 # -- indexes --------------------------------------------------------------------------------
+
+
+def load_faiss() -> Any:
+    """faiss, or an error that says how to get it."""
+    try:
+        import faiss
+    except ImportError as error:
+        raise MissingDependency(
+            'approximate neighbours need faiss (pip install "ddh[faiss]"); exact ones do not'
+        ) from error
+    return faiss
 
 
 class NeighbourIndex(Protocol):
@@ -59,17 +71,6 @@ class NeighbourIndex(Protocol):
     def candidates(self, queries: NDArray[np.float32], k: int, value: int, /) -> NDArray[np.int64]:
         """(queries, k or more) rows that may be among the k nearest, -1 where fewer were found."""
         ...
-
-
-def load_faiss() -> Any:
-    """faiss, or an error that says how to get it."""
-    try:
-        import faiss
-    except ImportError as error:
-        raise MissingDependency(
-            'approximate neighbours need faiss (pip install "ddh[faiss]"); exact ones do not'
-        ) from error
-    return faiss
 
 
 class IVFIndex:
@@ -90,11 +91,21 @@ class IVFIndex:
 
     @classmethod
     def build(cls, space: CosineSpace, seed: int = 0) -> Self:
-        """Find the centres by k-means on a sample, then add all rows, block by block."""
-        index = _empty_ivf(len(space), space.dimensions)
+        """Find 4 sqrt(N) centres (fewer for small N) by k-means on a sample, then add all rows."""
+        faiss = load_faiss()
+        images, even = len(space), space.dimensions + space.dimensions % 2
+        cells = max(1, min(int(4 * images**0.5), images // CELL_ROWS))
+        centres, metric = faiss.IndexFlatIP(even), faiss.METRIC_INNER_PRODUCT
+        if images >= CODED_ROWS and space.dimensions >= CODED_DIMENSIONS:
+            index = faiss.IndexIVFPQFastScan(centres, even, cells, even // 2, 4, metric)
+        else:
+            half = faiss.ScalarQuantizer.QT_fp16
+            index = faiss.IndexIVFScalarQuantizer(centres, even, cells, half, metric, False)
         index.cp.niter, index.cp.seed, index.cp.spherical = 4, seed, True
         index.cp.max_points_per_centroid, index.cp.min_points_per_centroid = TRAINING_ROWS, 1
-        index.train(_units(space, _sample(len(space), index.nlist * TRAINING_ROWS, seed)))
+        count = min(images, cells * TRAINING_ROWS)
+        sample = np.sort(np.random.default_rng(seed).choice(images, count, replace=False))
+        index.train(_units(space, sample))
         _fill(index, space)
         return cls(index)
 
@@ -110,31 +121,15 @@ class IVFIndex:
         return cls(load_faiss().read_index(str(path)))
 
     def candidates(self, queries: NDArray[np.float32], k: int, nprobe: int, /) -> NDArray[np.int64]:
-        """Rows of the `nprobe` nearest cells that may be among the k nearest, -1 where fewer."""
+        """Rows of the `nprobe` nearest cells that may be among the k nearest."""
         self.index.nprobe = nprobe
         # codes separate near rows only roughly: several times k rows contain the nearest, and
         # more of them where more rows compete
-        count = 5 * k + 16 + nprobe if self.coded else k + 4
-        found: NDArray[np.int64] = self.index.search(_even(queries), min(count, self.index.ntotal))[
-            1
-        ]
-        return found
-
-
-def _empty_ivf(images: int, dimensions: int) -> Any:
-    """4 sqrt(N) cells, fewer where a cell would get less than 128 rows: near-linear work in N."""
-    faiss = load_faiss()
-    cells = max(1, min(int(4 * images**0.5), images // CELL_ROWS))
-    even = dimensions + dimensions % 2
-    centres, metric = faiss.IndexFlatIP(even), faiss.METRIC_INNER_PRODUCT
-    if images >= CODED_ROWS and dimensions >= CODED_DIMENSIONS:
-        return faiss.IndexIVFPQFastScan(centres, even, cells, even // 2, 4, metric)
-    half = faiss.ScalarQuantizer.QT_fp16
-    return faiss.IndexIVFScalarQuantizer(centres, even, cells, half, metric, False)
+        return _found(self.index, queries, 5 * k + 16 + nprobe if self.coded else k + 4)
 
 
 class HNSWIndex:
-    """A hierarchical graph of whole rows; `ef` candidates are kept during the walk.
+    """A hierarchical graph of whole rows; a search keeps `ef` candidates.
 
     Memory: 4 N d + 400 N bytes.
     """
@@ -152,12 +147,14 @@ class HNSWIndex:
         _fill(self.index, space)
 
     def candidates(self, queries: NDArray[np.float32], k: int, ef: int, /) -> NDArray[np.int64]:
-        """k + 1 rows found with `ef` candidates on the way, -1 where fewer were found."""
+        """The k + 1 nearest rows on a walk that keeps `ef` candidates."""
         self.index.hnsw.efSearch = max(ef, k + 1)
-        found: NDArray[np.int64] = self.index.search(_even(queries), min(k + 1, self.index.ntotal))[
-            1
-        ]
-        return found
+        return _found(self.index, queries, k + 1)
+
+
+def _found(index: Any, queries: NDArray[np.float32], count: int) -> NDArray[np.int64]:
+    rows: NDArray[np.int64] = index.search(_even(queries), min(count, index.ntotal))[1]
+    return rows
 
 
 def _units(space: CosineSpace, rows: slice | NDArray[np.integer]) -> NDArray[np.float32]:
@@ -169,15 +166,8 @@ def _even(units: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.pad(units, ((0, 0), (0, 1))) if units.shape[1] % 2 else units
 
 
-def _sample(images: int, count: int, seed: int) -> NDArray[np.int64]:
-    """Rows in order, which suits a mapped file; of few rows, all."""
-    if count >= images:
-        return np.arange(images)
-    return np.sort(np.random.default_rng(seed).choice(images, count, replace=False))
-
-
 def _fill(index: Any, space: CosineSpace) -> None:
-    for part in track(pieces(len(space), space.dimensions), "Index", unit="block"):
+    for part in track(space.pieces(), "Index", unit="block"):
         index.add(_units(space, part))
 
 
@@ -195,11 +185,7 @@ class Tuning:
 
 @dataclass(frozen=True)
 class ApproximateLists:
-    """Approximate neighbour lists, nearest first.
-
-    `lists` (N, k) int32; `recall` measured on `sample` rows; `index` names the index and its
-    parameter; `seconds` are those of each stage.
-    """
+    """Lists (N, k) int32, the recall measured on `sample` rows, and the seconds of each stage."""
 
     lists: NDArray[np.int32]
     recall: float
@@ -228,12 +214,15 @@ def approximate_lists(
     tuning = tune(space, index, k, recall, refine=refine)
     clock.append(time.perf_counter())
     lists = _empty_lists(len(space), k, folder, "lists")
-    for start in track(range(0, len(space), ROWS), "Neighbours", unit="block"):
-        stop = min(start + ROWS, len(space))
-        lists[start:stop] = shard_lists(space, index, start, stop, k, tuning.value)
+    for part in track(spans(len(space), ROWS), "Neighbours", unit="block"):
+        lists[part] = shard_lists(space, index, part.start, part.stop, k, tuning.value)
     clock.append(time.perf_counter())
     if refine:
-        lists = _refined_lists(space, lists, _empty_lists(len(space), k, folder, "refined-lists"))
+        better = _empty_lists(len(space), k, folder, "refined-lists")
+        for part in track(spans(len(space), ROWS), "Refining", unit="block"):
+            rows = np.arange(part.start, part.stop, dtype=np.int32)
+            better[part] = refined(space, rows, lists[part], lists[lists[part]])
+        lists = better
         clock.append(time.perf_counter())
     stages = ("build", "tune", "search", "refine")[: len(clock) - 1]
     seconds = dict(zip(stages, np.diff(clock).tolist(), strict=True))
@@ -244,7 +233,10 @@ def approximate_lists(
 def shard_lists(
     space: CosineSpace, index: NeighbourIndex, start: int, stop: int, k: int, value: int
 ) -> NDArray[np.int32]:
-    """Neighbour lists of the rows start..stop: the unit of work of a cluster.
+    """Neighbour lists of the rows start..stop, nearest first: the unit of work of a cluster.
+
+    Rows for which the index finds fewer than k get exact lists. Memory: about 100 MB, and
+    12 k + 8 d bytes per row of the shard.
 
     Parameters
     ----------
@@ -252,38 +244,29 @@ def shard_lists(
         All features. On another machine: `CosineSpace(np.load(file, mmap_mode="r"), mean, squares)`
         with the `mean` and `squares` of the space that the index was built from.
     index : IVFIndex or HNSWIndex
-        For example from `IVFIndex.open`.
-    start, stop : int
-        Range of rows.
-    k : int
-        Neighbours per row.
+    start, stop, k : int
+        Range of rows, and neighbours per row.
     value : int
         nprobe of an `IVFIndex`, ef of an `HNSWIndex`; `tune` finds it.
 
     Returns
     -------
     ndarray of int32, shape (stop - start, k)
-        Nearest first. Rows for which the index finds fewer than k get exact lists.
-
-    Notes
-    -----
-    Memory: about 100 MB, and 12 k + 8 d bytes per row of the shard.
     """
-    parts = []
-    for at in range(start, stop, ROWS):
-        rows = np.arange(at, min(at + ROWS, stop), dtype=np.int32)
-        parts.append(_search(space, index, rows, k, value))
-    return np.concatenate(parts)
+    blocks = [np.arange(p.start, p.stop, dtype=np.int32) for p in spans(stop, ROWS, start)]
+    return np.concatenate([_search(space, index, rows, k, value) for rows in blocks])
 
 
-def _refined_lists(
-    space: CosineSpace, lists: NDArray[np.int32], out: NDArray[np.int32]
+def _search(
+    space: CosineSpace, index: NeighbourIndex, rows: NDArray[np.int32], k: int, value: int
 ) -> NDArray[np.int32]:
-    for start in track(range(0, len(space), ROWS), "Refining", unit="block"):
-        rows = np.arange(start, min(start + ROWS, len(space)), dtype=np.int32)
-        own = lists[rows]
-        out[rows] = refined(space, rows, own, lists[own])
-    return out
+    found = index.candidates(space.l2_normalize(rows).astype(np.float32), k + 1, value)
+    others = (found >= 0) & (found != rows[:, None])
+    lists = _best(space, rows, found, others, k)
+    short = np.flatnonzero(others.sum(axis=1) < k)
+    if len(short):
+        lists[short] = exact_rows(space, rows[short], k)
+    return lists
 
 
 def refined(
@@ -297,9 +280,29 @@ def refined(
     found.sort(axis=1)
     others = found != rows[:, None]
     others[:, 1:] &= found[:, 1:] != found[:, :-1]
+    return _best(space, rows, found, others, own.shape[1])
+
+
+def _best(
+    space: CosineSpace,
+    rows: NDArray[np.int32],
+    found: NDArray[np.integer],
+    valid: NDArray[np.bool_],
+    k: int,
+) -> NDArray[np.int32]:
+    """Of the valid candidates of each row the k nearest, ties by the smaller index."""
     keys = np.full(found.shape, -np.inf)
-    keys[others] = space.order_keys(np.repeat(rows, others.sum(axis=1)), found[others])
-    return _best(found, keys, own.shape[1])
+    keys[valid] = space.order_keys(np.repeat(rows, valid.sum(axis=1)), found[valid])
+    best = np.argpartition(-keys, k - 1, axis=1)[:, :k]
+    columns = np.take_along_axis(found, best, axis=1)
+    order = np.lexsort((columns, -np.take_along_axis(keys, best, axis=1)), axis=1)
+    return np.take_along_axis(columns, order, axis=1).astype(np.int32)
+
+
+def _empty_lists(images: int, k: int, folder: Path | None, name: str) -> NDArray[np.int32]:
+    if folder is None or 4 * images * k <= LARGE_LISTS:
+        return np.empty((images, k), np.int32)
+    return open_memmap(folder / f"{name}.npy", "w+", np.int32, (images, k))
 
 
 def tune(
@@ -316,8 +319,7 @@ def tune(
     """
     sample = np.random.default_rng(0).permutation(len(space))[: SAMPLE // 2 if refine else SAMPLE]
     rows = np.sort(sample).astype(np.int32)
-    exact = exact_rows(space, rows, k)
-    kth = space.order_keys(rows, exact[:, -1])
+    kth = space.order_keys(rows, exact_rows(space, rows, k)[:, -1])
 
     def reached(value: int) -> float:
         found = _search(space, index, rows, k, value)
@@ -352,98 +354,43 @@ def tune(
 
 
 def exact_rows(space: CosineSpace, rows: NDArray[np.int32], k: int) -> NDArray[np.int32]:
-    """Exact lists of some rows, against blocks of all of them.
-
-    Memory: len(rows) times a block of rows in float32.
-    """
+    """Exact lists of some rows against blocks of all rows. Memory: SAMPLE blocks in float32."""
+    if len(rows) > SAMPLE:
+        return np.concatenate(
+            [exact_rows(space, rows[part], k) for part in spans(len(rows), SAMPLE)]
+        )
     units = space.l2_normalize(rows).astype(np.float32)
     # a float32 product may confuse the last few: the final order is that of float64
     kept = min(k + k // 2 + 8, len(space) - 1)
-    held = _BestColumns(len(rows), kept)
+    threshold = np.full(len(rows), -np.inf, np.float32)
+    row, column = np.empty(0, np.int64), np.empty(0, np.int32)
+    value = np.empty(0, np.float32)
     for block in pieces(len(space), max(space.dimensions, len(rows))):
         tile = units @ space.l2_normalize(block).astype(np.float32).T
         inside = np.flatnonzero((rows >= block.start) & (rows < block.stop))
         tile[inside, rows[inside] - block.start] = -np.inf
-        held.take(tile, block.start)
-    return space.rank(rows[held.row], held.column, k)
-
-
-class _BestColumns:
-    """The best columns of each row so far, while tiles of cosines go by."""
-
-    def __init__(self, rows: int, kept: int) -> None:
-        self.kept = kept
-        self.threshold = np.full(rows, -np.inf, np.float32)
-        self.row, self.column = np.empty(0, np.int64), np.empty(0, np.int32)
-        self.value = np.empty(0, np.float32)
-
-    def take(self, tile: NDArray[np.float32], start: int) -> None:
-        if not len(self.row) and tile.shape[1] > self.kept:
-            self.threshold = np.partition(tile, -self.kept, axis=1)[:, -self.kept]
-        i, j = np.nonzero(tile >= self.threshold[:, None])
-        row = np.concatenate([self.row, i])
-        column = np.concatenate([self.column, (j + start).astype(np.int32)])
-        value = np.concatenate([self.value, tile[i, j]])
+        if not block.start and tile.shape[1] > kept:
+            threshold = np.partition(tile, -kept, axis=1)[:, -kept]
+        i, j = np.nonzero(tile >= threshold[:, None])
+        row, value = np.concatenate([row, i]), np.concatenate([value, tile[i, j]])
+        column = np.concatenate([column, (j + block.start).astype(np.int32)])
         order = np.lexsort((column, -value, row))
         row, column, value = row[order], column[order], value[order]
-        starts = np.searchsorted(row, np.arange(len(self.threshold)))
-        best = np.arange(len(row)) - starts[row] < self.kept
-        self.row, self.column, self.value = row[best], column[best], value[best]
-        last = np.searchsorted(self.row, np.arange(1, len(self.threshold) + 1)) - 1
-        full = np.bincount(self.row, minlength=len(self.threshold)) == self.kept
-        self.threshold[full] = self.value[last[full]]
+        place = np.arange(len(row)) - np.searchsorted(row, np.arange(len(rows)))[row]
+        threshold[row[place == kept - 1]] = value[place == kept - 1]
+        row, column, value = (array[place < kept] for array in (row, column, value))
+    ranked = space.rank(rows[row], column, k)  # in ascending order of the rows
+    return ranked[np.argsort(np.argsort(rows))]
 
 
-def _search(
-    space: CosineSpace, index: NeighbourIndex, rows: NDArray[np.int32], k: int, value: int
-) -> NDArray[np.int32]:
-    """Lists of some rows, ordered exactly; rows for which too few were found get exact lists."""
-    found = index.candidates(space.l2_normalize(rows).astype(np.float32), k + 1, value)
-    others = (found >= 0) & (found != rows[:, None])
-    keys = np.full(found.shape, -np.inf)
-    owner = np.repeat(rows, others.sum(axis=1))
-    keys[others] = space.order_keys(owner, found[others].astype(np.int32))
-    lists = _best(found, keys, k)
-    short = np.flatnonzero(others.sum(axis=1) < k)
-    for at in range(0, len(short), SAMPLE):
-        part = short[at : at + SAMPLE]
-        lists[part] = exact_rows(space, rows[part], k)
-    return lists
-
-
-def _best(found: NDArray[np.integer], keys: NDArray[np.float64], k: int) -> NDArray[np.int32]:
-    """The k columns of the largest keys, best first; of equal keys the smaller index."""
-    best = np.argpartition(-keys, k - 1, axis=1)[:, :k]
-    rows = np.take_along_axis(found, best, axis=1)
-    order = np.lexsort((rows, -np.take_along_axis(keys, best, axis=1)), axis=1)
-    return np.take_along_axis(rows, order, axis=1).astype(np.int32)
-
-
-def _empty_lists(images: int, k: int, folder: Path | None, name: str) -> NDArray[np.int32]:
-    """Room for lists, in memory or, where they are large and a folder is given, in a file."""
-    if folder is None or 4 * images * k <= LARGE_LISTS:
-        return np.empty((images, k), np.int32)
-    return open_memmap(folder / f"{name}.npy", "w+", np.int32, (images, k))
-
-
-# -- what it cost ----------------------------------------------------------------------------
+# -- what it cost ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Approximation:
-    """What approximate neighbours cost.
-
-    Attributes
-    ----------
-    index : str
-        Index and parameter that found the lists.
-    recall, target : float
-        Share of the true neighbours found on `sample` rows, and the share asked for.
-    label_recall, label_precision : float
-        Share of the exact labels that were found, and share of the labels found that are exact,
-        on `label_sample` rows.
-    seconds : dict
-        Time per stage.
+    """What approximate neighbours cost: the index, its recall and the recall asked for, measured
+    on `sample` rows; the share of the exact labels that were found and the share of the labels
+    found that are exact, on `label_sample` rows; the seconds of each stage.
     """
 
     index: str
@@ -463,85 +410,49 @@ class Approximation:
         )
 
 
-def judge(
-    space: CosineSpace, found: ApproximateLists, k2: int, target: float, *, min_overlap: int = 1
-) -> Approximation:
-    """Report on approximate lists. Labels of a few rows are made twice by Algorithm 1 (before S
-    is symmetrised): from the approximate lists, and from exact lists of the row and of the rows
-    that may be among its K2. Work: about 50 K2 exact lists.
+def judge(space: CosineSpace, found: ApproximateLists, k2: int, target: float) -> Approximation:
+    """Compare the labels of a few rows with those of exact lists, before S is symmetrised.
+
+    Exact lists are needed for the rows and for those that may be among their K2: about 50 K2.
     """
+    lists, k = found.lists, found.lists.shape[1]
     sample = min(LABEL_SAMPLE, len(space))
     rows = np.sort(np.random.default_rng(1).permutation(len(space))[:sample]).astype(np.int32)
-    pairs = _labels_both_ways(space, found.lists, rows, k2, min_overlap)
-    common = [len(made & true) for made, true in pairs]
-    return Approximation(
-        found.index,
-        found.recall,
-        target,
-        found.sample,
-        sum(common) / max(1, sum(len(true) for _, true in pairs)),
-        sum(common) / max(1, sum(len(made) for made, _ in pairs)),
-        sample,
-        found.seconds,
-    )
+    members = np.concatenate([exact_rows(space, rows, k), lists[rows]])
+    near = [
+        _most_overlapping(lists, np.r_[i, own], 2 * k2)
+        for i, own in zip(np.tile(rows, 2), members, strict=True)
+    ]
+    images = np.r_[rows, np.setdiff1d(np.concatenate(near), rows)].astype(np.int32)
+    made = labels_of_first(space, images, lists[images], k2, sample)
+    true = labels_of_first(space, images, exact_rows(space, images, k), k2, sample)
+    common = made.multiply(true).nnz
+    label_recall, label_precision = common / max(1, true.nnz), common / max(1, made.nnz)
+    shares = (found.sample, label_recall, label_precision, sample)
+    return Approximation(found.index, found.recall, target, *shares, found.seconds)
 
 
-def _labels_both_ways(
-    space: CosineSpace,
-    lists: NDArray[np.int32],
-    rows: NDArray[np.int32],
-    k2: int,
-    min_overlap: int,
-) -> list[tuple[set[int], set[int]]]:
-    """For each row the labels of the approximate lists, and of exact ones."""
-    true = exact_rows(space, rows, lists.shape[1])
-    possible = [
-        _most_overlapping(lists, np.r_[i, mine], CANDIDATES * k2)
-        for i, mine in zip(rows, true, strict=True)
-    ]
-    needed = np.unique(np.concatenate([*possible, rows]))
-    parts = [
-        exact_rows(space, needed[at : at + SAMPLE], lists.shape[1])
-        for at in range(0, len(needed), SAMPLE)
-    ]
-    exact = dict(zip(needed.tolist(), np.concatenate(parts), strict=True))
-    pairs = []
-    for i, near in zip(rows.tolist(), possible, strict=True):
-        among = np.union1d(near, [i]).astype(np.int32)
-        right = _united(space, i, among, {int(j): exact[int(j)] for j in among}, k2, min_overlap)
-        held = _most_overlapping(lists, np.r_[i, lists[i]], CANDIDATES * k2)
-        made = _united(space, i, held, {int(j): lists[j] for j in held}, k2, min_overlap)
-        pairs.append((made, right))
-    return pairs
+def labels_of_first(
+    space: CosineSpace, images: NDArray[np.int32], lists: NDArray[np.int32], k2: int, count: int
+) -> sparse.csr_array:
+    """Algorithm 1 among some images for the first `count` of them, before S is symmetrised."""
+    members = np.column_stack([images, lists])
+    starts = np.arange(0, members.size + 1, members.shape[1])
+    A = Lists(starts, members.ravel()).matrix(len(space))
+    top = top_by_product(A[:count] @ A.T.tocsr(), k2, images, 0, space=space, min_overlap=1)
+    S = (top.matrix(len(images)) @ A).tolil()
+    S[np.arange(count), images[:count]] = 0
+    return S.tocsr().astype(bool)
 
 
 def _most_overlapping(
     lists: NDArray[np.int32], members: NDArray[np.integer], count: int
-) -> NDArray[np.int32]:
+) -> NDArray[np.intp]:
     """The rows whose lists have most of these members, each a member of its own list."""
     wanted = np.zeros(len(lists), bool)
     wanted[members] = True
-    overlaps = np.empty(len(lists), np.int32)
-    for start in range(0, len(lists), BLOCK):
-        block = slice(start, start + BLOCK)
-        overlaps[block] = wanted[lists[block]].sum(axis=1) + wanted[block]
+    blocks = spans(len(lists), BLOCK)
+    overlaps = np.concatenate([wanted[lists[part]].sum(axis=1) + wanted[part] for part in blocks])
     count = min(count, len(lists))
     best = np.argpartition(-overlaps, count - 1)[:count]
-    return best[overlaps[best] > 0].astype(np.int32)
-
-
-def _united(
-    space: CosineSpace,
-    i: int,
-    rows: NDArray[np.int32],
-    lists: dict[int, NDArray[np.int32]],
-    k2: int,
-    min_overlap: int,
-) -> set[int]:
-    """S_i: the lists of the K2 rows of largest overlap with row i; ties as everywhere else."""
-    members = {j: {j, *lists[j].tolist()} for j in rows.tolist()}
-    overlaps = np.array([len(members[i] & members[j]) for j in rows.tolist()])
-    keys = space.order_keys(np.full(len(rows), i, np.int32), rows)
-    order = np.lexsort((rows, -keys, -overlaps))[:k2]
-    chosen = [int(rows[place]) for place in order if overlaps[place] >= min_overlap]
-    return set().union(*(members[j] for j in chosen)) - {i}
+    return best[overlaps[best] > 0]

@@ -247,7 +247,6 @@ class _Candidates:
                 for column in starts[row // TILE :]:
                     self._collect_tile(row, column)
                     progress.update()
-        native.loops.finish(*self._state())
 
     def _collect_tile(self, row: int, column: int) -> None:
         tile = self.product.tile(slice(row, row + TILE), slice(column, column + TILE))
@@ -263,8 +262,10 @@ class _Candidates:
 
     def piece(self, rows: slice) -> Pairs:
         """The candidates of some rows, without the rows that ran out of room."""
-        count = self.count[rows]
-        held = np.arange(self.capacity) < count[:, None]
+        count = self.count[rows, None]
+        value = np.where(np.arange(self.capacity) < count, self.value[rows], -np.inf)
+        last = np.partition(value, -self.k, axis=1)[:, -self.k, None]
+        held = (value >= last - np.float32(2.0 * self.product.error)) & (count > 0)
         i = np.repeat(np.arange(rows.start, rows.start + len(count), dtype=np.int32), held.sum(1))
         return i, self.column[rows][held]
 

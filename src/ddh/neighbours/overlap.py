@@ -10,7 +10,6 @@ some images at a time, never all of them.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -41,10 +40,6 @@ class Lists:
     def concatenate(cls, blocks: "list[Lists]") -> "Lists":
         ends = np.cumsum(np.concatenate([block.lengths for block in blocks]))
         return cls.from_ends(ends, np.concatenate([block.items for block in blocks]))
-
-    @classmethod
-    def empty_like(cls, lists: "Lists") -> "Lists":
-        return cls(np.empty_like(lists.starts), np.empty_like(lists.items))
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -113,7 +108,7 @@ def renumber(lists: Lists) -> tuple[Lists, NDArray[np.int32]]:
     images = np.arange(len(lists), dtype=np.int32)
     if native.loops is None:
         return lists, images
-    renumbered = Lists.empty_like(lists)
+    renumbered = Lists(np.empty_like(lists.starts), np.empty_like(lists.items))
     native.loops.renumber(*lists.arrays, images, *renumbered.arrays)
     return renumbered, images
 
@@ -131,24 +126,31 @@ def top_overlaps(
     Ties for the last places go to the larger cosine where a space is given, then to the smaller
     image. Memory: the lists once more, 6 bytes per image and thread, 4 K2 bytes per image.
     """
-    k2 = min(k2, len(lists))
-    compiled = native.loops is not None
-    if compiled:
-        holders = _transpose(lists)
+    k2, by_image = min(k2, len(lists)), images if space is None else b""
+    A = lists.matrix(len(lists))
+    transposed = A.T.tocsr()
+    holders = _from_matrix(transposed)
+
+    def counted(part: slice) -> Lists:
+        ends = np.empty((2, part.stop - part.start), np.int64)
+        limits = (part.start, part.stop, k2, min_overlap)
+        certain, tied = native.loops.top_overlaps(
+            *lists.arrays, *holders.arrays, by_image, *limits, ends[0], ends[1]
+        )
+        found = Lists.from_ends(ends[0], certain), Lists.from_ends(ends[1], tied)
+        return _fill_places(*found, k2, images, part.start, space)
+
+    def multiplied(part: slice) -> Lists:
+        overlaps = A[part] @ transposed
+        return top_by_product(
+            overlaps, k2, images, part.start, space=space, min_overlap=min_overlap
+        )
+
+    if native.loops is None:
+        blocks = native.parallel(multiplied, len(lists), max_size=SCIPY_ROWS)
     else:
-        A = lists.matrix(len(lists))
-        transposed = A.T.tocsr()
-
-    def chosen(part: slice) -> Lists:
-        if compiled:
-            by_image = images if space is None else b""
-            certain, tied = _top_by_loops(lists, holders, by_image, part, k2, min_overlap)
-        else:
-            certain, tied = _top_by_product(A[part] @ transposed, k2, min_overlap)
-        return _fill_places(certain, tied, k2, part.start, images, space)
-
-    max_size = COMPILED_ROWS if compiled else SCIPY_ROWS
-    return Lists.concatenate(native.parallel(chosen, len(lists), max_size=max_size))
+        blocks = native.parallel(counted, len(lists), max_size=COMPILED_ROWS)
+    return Lists.concatenate(blocks)
 
 
 def union(chosen: Lists, lists: Lists) -> Lists:
@@ -170,14 +172,15 @@ def symmetrize(directed: Lists, images: NDArray[np.int32]) -> sparse.csr_array:
 
     Memory: `directed` twice, and 5 bytes per entry of S.
     """
+    one_way = directed.matrix(len(directed), np.int8)
     if native.loops is None:
-        one_way = directed.matrix(len(directed), np.int8)
         S = one_way.maximum(one_way.T.tocsr())
         S.setdiag(0)
         S.eliminate_zeros()
         S.sort_indices()
         return S
-    rows = (*directed.arrays, *_transpose(directed).arrays, images)
+    back = _from_matrix(one_way.T.tocsr())
+    rows = (*directed.arrays, *back.arrays, images)
     lengths, starts = np.empty(len(directed), np.int64), np.zeros(len(directed) + 1, np.int64)
     columns = np.empty(0, np.int32)
 
@@ -191,30 +194,20 @@ def symmetrize(directed: Lists, images: NDArray[np.int32]) -> sparse.csr_array:
     return Lists(starts, columns).matrix(len(directed), np.int8)
 
 
-def _transpose(lists: Lists) -> Lists:
-    transposed = Lists.empty_like(lists)
-    native.loops.transpose(*lists.arrays, *transposed.arrays)
-    return transposed
-
-
 def _from_matrix(matrix: sparse.csr_array) -> Lists:
     return Lists(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
 
 
-def _top_by_loops(
-    lists: Lists, holders: Lists, by_image: Any, part: slice, k2: int, min_overlap: int
-) -> tuple[Lists, Lists]:
-    """As `_top_by_product`; ties are settled by image where `by_image` is not empty."""
-    ends = np.empty((2, part.stop - part.start), np.int64)
-    limits = (part.start, part.stop, k2, min_overlap)
-    certain, tied = native.loops.top_overlaps(
-        *lists.arrays, *holders.arrays, by_image, *limits, ends[0], ends[1]
-    )
-    return Lists.from_ends(ends[0], certain), Lists.from_ends(ends[1], tied)
-
-
-def _top_by_product(overlaps: sparse.csr_array, k2: int, min_overlap: int) -> tuple[Lists, Lists]:
-    """Per row the columns certain to be in the top K2, and those that tie for its last places."""
+def top_by_product(
+    overlaps: sparse.csr_array,
+    k2: int,
+    images: NDArray[np.int32],
+    first: int,
+    *,
+    space: CosineSpace | None,
+    min_overlap: int,
+) -> Lists:
+    """The K2 largest of each row of A A^T; row r is image images[first + r]."""
     rows = overlaps.shape[0]
     enough = overlaps.data >= min_overlap
     i = np.repeat(np.arange(rows), np.diff(overlaps.indptr))[enough]
@@ -231,15 +224,16 @@ def _top_by_product(overlaps: sparse.csr_array, k2: int, min_overlap: int) -> tu
     def selected(which: NDArray[np.bool_]) -> Lists:
         return Lists.from_ends(np.cumsum(np.bincount(i[which], minlength=rows)), j[which])
 
-    return selected(overlap > cut[i]), selected(overlap == cut[i])
+    found = selected(overlap > cut[i]), selected(overlap == cut[i])
+    return _fill_places(*found, k2, images, first, space)
 
 
 def _fill_places(
     certain: Lists,
     tied: Lists,
     k2: int,
-    first: int,
     images: NDArray[np.int32],
+    first: int,
     space: CosineSpace | None,
 ) -> Lists:
     """`certain`, with the places up to K2 filled from `tied`; row r is image images[first + r].
