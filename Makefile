@@ -10,7 +10,7 @@ DEV := $(VENV)/.dev
 LOWEST := .venv-lowest
 SOURCES := pyproject.toml constraints.txt $(wildcard src/ddh/*/*.[ch])
 
-.PHONY: setup setup-dev demo test test-lowest lint docs docs-check notebooks rescore clean
+.PHONY: setup setup-dev demo test test-lowest lint lint-page docs docs-check notebooks rescore clean
 
 # What ddh needs to run, and nothing else.
 setup: $(RUNTIME)
@@ -42,10 +42,20 @@ test-lowest:
 	$(LOWEST)/bin/python $(INSTALL) -c constraints-lowest.txt "torch==2.13.0" -e ".[faiss]" -r tests/requirements-lowest.txt
 	OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest --numprocesses 2 --dist loadfile $(LOWEST_TESTS)
 
-lint: setup-dev
+lint: setup-dev lint-page
 	$(BIN)/ruff check src tests examples docs/hooks.py
 	$(BIN)/ruff format --check src tests examples docs/hooks.py
 	$(BIN)/mypy
+
+# Types (JSDoc, by tsc) and eslint of the web page; in CI they are required.
+lint-page:
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory -s page-checks/node_modules && npm --prefix page-checks run --silent check; \
+	elif [ "$$CI" = true ]; then echo "npm is missing: the checks of the page need it" >&2; exit 1; \
+	else echo "npm is missing: the checks of the page are skipped"; fi
+
+page-checks/node_modules: page-checks/package-lock.json
+	npm --prefix page-checks ci --silent --no-audit --no-fund
+	@touch $@
 
 # The command line reference, and the site in build/site.
 docs: setup-dev
@@ -65,4 +75,4 @@ notebooks: setup
 	$(BIN)/python examples/make_notebooks.py
 
 clean:
-	rm -rf $(VENV) $(LOWEST) build demo-output src/ddh/*/*.so
+	rm -rf $(VENV) page-checks/node_modules $(LOWEST) build demo-output src/ddh/*/*.so

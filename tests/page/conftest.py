@@ -1,9 +1,10 @@
-"""One browser and one service a file of tests of the page, and tabs that fail on any trouble."""
+"""One browser and one service per test file, and tabs whose errors fail the test."""
 
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +13,18 @@ from playwright.sync_api import Browser, Page, Response, expect, sync_playwright
 
 COUNT = 300
 WIDE = {"width": 1280, "height": 800}
-PATIENCE = 20_000  # ms until something that should be on the page is there, on a busy machine
+PATIENCE = 120_000  # ms until something that should be on the page is there, on a busy machine
+TEST_SECONDS = 900
+
+FOLDER = Path(__file__).parent
 
 expect.set_options(timeout=PATIENCE)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.parent == FOLDER:
+            item.add_marker(pytest.mark.timeout(TEST_SECONDS))
 
 
 @pytest.fixture(scope="module")  # playwright's event loop must not be there in other tests
@@ -83,7 +93,7 @@ OpenPage = Callable[..., Page]
 
 @pytest.fixture
 def open_page(browser: Browser) -> Iterator[OpenPage]:
-    """Open an address in a fresh tab; errors on its console and failed requests fail the test.
+    """Open an address in a fresh tab; console errors and failed requests fail the test.
 
     `expected` are the error statuses that belong to the test, `gone` that the service may be away;
     other options are the context's.

@@ -17,7 +17,7 @@ from ddh.images import digits
 
 BITS = 32
 SIDE = 160  # of the files
-START_SECONDS = 60
+PATIENCE = 120  # seconds, on a busy machine
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,7 @@ def collect_digits(
 def serving(index: Path, *options: str, environment: dict[str, str] | None = None) -> Iterator[str]:
     """The address of `ddh serve` on a free port, for as long as the block runs."""
     command = [sys.executable, "-m", "ddh", "serve", str(index), "--port", "0", "--log", "errors"]
+    command += ["--answer-seconds", str(PATIENCE)]  # the first picture loads the network
     process = subprocess.Popen(
         [*command, *options],
         stdout=subprocess.PIPE,
@@ -77,4 +78,4 @@ def serving(index: Path, *options: str, environment: dict[str, str] | None = Non
         yield address.group()
     finally:
         process.terminate()
-        process.wait(START_SECONDS)
+        process.wait(PATIENCE)

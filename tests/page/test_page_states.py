@@ -136,7 +136,7 @@ def test_empty_index_says_what_to_do_and_fills_itself(open_page, collected, own_
         expect(page.locator(".stand-in svg").first).to_be_visible()
         expect(page.locator(".drop.closed")).to_contain_text("--model")
         page.locator(".card-link").nth(2).click()
-        expect(page.locator(".asked-code svg")).to_be_visible()
+        expect(page.locator(".query-code svg")).to_be_visible()
         page.close()
 
 

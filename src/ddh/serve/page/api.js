@@ -1,9 +1,10 @@
-// Requests to the service. Paths are relative, so that the page works behind a prefix too.
+// Requests to the service. Paths are relative, so that the page also works behind a prefix.
 
-/** The service answered with an error; its message is the service's own text. */
+/** The service answered with an error; the message is the service's own text. */
 export class ServiceError extends Error {
-  constructor(status, detail) {
-    super(detail);
+  /** @param {number} status @param {string} message */
+  constructor(status, message) {
+    super(message);
     this.status = status;
   }
 }
@@ -11,72 +12,59 @@ export class ServiceError extends Error {
 /** The service did not answer at all. */
 export class ServiceGone extends Error {}
 
-/** Tells the shell of the page: "gone" (no answer at all), "locked" (a token is needed), "busy". */
+/** Events for the shell of the page: "gone" (no answer at all), "locked" (a token is needed), "busy". */
 export const service = new EventTarget();
 
-let open = 0;
-function busy(change) {
-  open += change;
-  service.dispatchEvent(new CustomEvent("busy", { detail: open > 0 }));
-}
-
-/** Whether the shell has already told the person about this error. */
-export const isTold = (error) =>
+/** Whether the shell of the page already shows this error. @param {any} error */
+export const isReported = (error) =>
   error.name === "AbortError" || error instanceof ServiceGone || error.status === 401;
 
-async function send(path, { json, form, method, headers = {}, signal } = {}) {
-  const options = { method: method ?? (json || form ? "POST" : "GET"), headers: { ...headers }, signal };
-  if (json) {
-    options.headers["Content-Type"] = "application/json";
-    options.body = JSON.stringify(json);
-  } else if (form) {
-    options.body = form;
-  }
-  busy(1);
+let pending = 0;
+/** @param {number} change */
+function countPending(change) {
+  pending += change;
+  service.dispatchEvent(new CustomEvent("busy", { detail: pending > 0 }));
+}
+
+/** A successful response; with json or form the request is a POST. @param {string} path @param {RequestOptions} [options] */
+async function request(path, { json, form, method, headers, signal } = {}) {
+  const type = json ? { "Content-Type": "application/json" } : null;
+  const body = json ? JSON.stringify(json) : form;
+  countPending(1);
+  let response;
   try {
-    return await fetch(path, options);
+    response = await fetch(path, { method: method ?? (body ? "POST" : "GET"), headers: { ...type, ...headers }, body, signal });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     service.dispatchEvent(new Event("gone"));
     throw new ServiceGone("The service does not answer.");
   } finally {
-    busy(-1);
+    countPending(-1);
   }
+  if (response.ok) return response;
+  if (response.status === 401 && path !== "session") service.dispatchEvent(new Event("locked"));
+  const { detail } = await response.json().catch(() => ({}));
+  const fallback = `The service answered ${response.status} ${response.statusText}.`;
+  throw new ServiceError(response.status, typeof detail === "string" ? detail : fallback);
 }
 
-async function checked(path, options) {
-  const answer = await send(path, options);
-  if (answer.ok) return answer;
-  if (answer.status === 401 && path !== "session") service.dispatchEvent(new Event("locked"));
-  throw new ServiceError(answer.status, await detail(answer));
-}
+/** The JSON of a response. @type {(path: string, options?: RequestOptions) => Promise<any>} */
+export const fetchJson = async (path, options) => (await request(path, options)).json();
 
-async function detail(answer) {
-  const fallback = `The service answered ${answer.status} ${answer.statusText}.`;
-  try {
-    const said = (await answer.json()).detail;
-    return typeof said === "string" ? said : fallback;
-  } catch {
-    return fallback;
-  }
-}
+/** The bytes of a response. @param {string} path */
+export const fetchBytes = async (path) => (await request(path)).arrayBuffer();
 
-/** JSON of one request. Options: json or form (then POST), method, headers, signal. */
-export const ask = async (path, options) => (await checked(path, options)).json();
-
-/** Raw bytes of one request. */
-export const askBytes = async (path, options) => (await checked(path, options)).arrayBuffer();
-
-/** Exchange the token for a cookie, so that pictures load too. */
+/** Exchange the token for a cookie, so that pictures load too. @param {string} token */
 export const openSession = (token) =>
-  checked("session", { method: "POST", headers: { Authorization: `Bearer ${token}` } });
+  request("session", { method: "POST", headers: { Authorization: `Bearer ${token}` } });
 
-// A key may hold slashes, dots and anything else: escaped whole, so that "..", "?" and "#" stay text.
-export const itemPath = (key) => `items/${encodeURIComponent(key)}`;
+// A key may hold any character: escaped as a whole, so that "/", "..", "?" and "#" stay text.
+/** @param {string} key @param {number} size */
 export const thumbnailPath = (key, size) => `thumbnails/${encodeURIComponent(key)}?size=${size}`;
+/** @param {string} key */
 export const picturePath = (key) => `pictures/${encodeURIComponent(key)}`;
 
-/** A query string of the parameters that have a value. */
+/** A query string of the parameters that have a value. @param {Record<string, any>} parameters */
 export function queryString(parameters) {
   const given = Object.entries(parameters).filter(([, value]) => value !== null && value !== undefined && value !== "");
   return given.length ? `?${new URLSearchParams(given)}` : "";

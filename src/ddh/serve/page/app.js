@@ -1,38 +1,48 @@
 // The page's shell: which view is open, the state of the service, the token and the theme.
 
-import { ask, isTold, openSession, service } from "./api.js";
+import { fetchJson, isReported, openSession, service } from "./api.js";
 import { DuplicatesView } from "./duplicates.js";
 import { h, icon } from "./dom.js";
 import { isCode } from "./codes.js";
-import { listenForPictures } from "./upload.js";
 import { JobsView } from "./jobs.js";
 import { MapView } from "./map.js";
 import { current } from "./router.js";
 import { SearchView } from "./search.js";
+import { listenForUploads } from "./upload.js";
 
-const VIEWS = [["search", "Search", SearchView], ["duplicates", "Duplicates", DuplicatesView],
-  ["map", "Map", MapView], ["jobs", "Jobs", JobsView]];
-const NAMES = VIEWS.map(([name]) => name);
-const RETRY = 2000; // ms between knocks at a service that is gone
-const PATIENCE = 250; // ms before the line of work shows, so that fast answers do not flicker
+/** @typedef {"search" | "duplicates" | "map" | "jobs"} Name */
 
-const place = Object.fromEntries(["main", "tabs", "collection", "theme", "working", "banner"].map((id) => [id, document.getElementById(id)]));
+const VIEWS = { search: SearchView, duplicates: DuplicatesView, map: MapView, jobs: JobsView };
+const NAMES = /** @type {Name[]} */ (Object.keys(VIEWS));
+const RETRY = 2000; // ms between attempts to reach a service that is gone
+const PATIENCE = 250; // ms before the progress line shows, so that fast answers do not flicker
 
+/** @param {string} id */
+const byId = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
+const [main, tabs, collection, themeButton, progressLine, banner] =
+  ["main", "tabs", "collection", "theme", "working", "banner"].map(byId);
+
+/** @type {Partial<Record<Name, View>>} */
+const views = {};
+/** @type {View | null} */
+let openView = null;
+let ready = false; // whether the service has answered
+
+/** @type {App} */
 const app = {
-  health: null,
-  views: {},
-  open: null,
+  health: { name: "", rows: 0, bits: 0, images: false, pictures: false },
 
-  /** Ask for the state of the service, then show the open view anew. */
+  /** Fetch the state of the service, then show the open view anew. */
   async refresh() {
     try {
-      app.health = await ask("health");
+      app.health = await fetchJson("health");
     } catch (error) {
-      if (!isTold(error)) say(error.message);
+      if (!isReported(error)) showBanner(error.message);
       return;
     }
+    ready = true;
     const { name, rows, bits } = app.health;
-    place.collection.replaceChildren(h("strong", {}, name), ` ${rows.toLocaleString()} pictures`,
+    collection.replaceChildren(h("strong", {}, name), ` ${rows.toLocaleString()} pictures`,
       h("span", { class: "wide" }, ` · codes of ${bits} bits`));
     show();
   },
@@ -44,76 +54,57 @@ const app = {
 
 /** Show the view of the address. */
 function show() {
-  if (!app.health || !/^#\/|^$/.test(location.hash)) return;
+  if (!ready || !/^#\/|^$/.test(location.hash)) return;
   const { name, parameters } = current(NAMES);
-  const [, , View] = VIEWS.find(([each]) => each === name);
-  const view = (app.views[name] ??= new View(app));
-  if (app.open !== view) {
-    app.open?.hide();
-    app.open = view;
-    place.main.replaceChildren(view.element);
+  const view = (views[/** @type {Name} */ (name)] ??= new VIEWS[/** @type {Name} */ (name)](app));
+  if (openView !== view) {
+    openView?.hide();
+    openView = view;
+    main.replaceChildren(view.element);
     document.body.dataset.view = name;
     window.scrollTo(0, 0);
-    for (const tab of place.tabs.children) {
-      if (tab.dataset.view === name) tab.setAttribute("aria-current", "page");
+    for (const tab of tabs.children) {
+      if (tab.getAttribute("data-view") === name) tab.setAttribute("aria-current", "page");
       else tab.removeAttribute("aria-current");
     }
   }
   view.show(parameters);
 }
 
-function searchView() {
-  return (app.views.search ??= new SearchView(app));
-}
-
-/** Do something in the search, which is opened first where another view is open. */
+/** Do something in the search, which is opened first where another view is open. @param {(view: SearchView) => void} act */
 function inSearch(act) {
-  const view = searchView();
-  if (app.open === view) {
+  if (!ready) return;
+  const view = /** @type {SearchView} */ (views.search ??= new SearchView(app));
+  if (openView === view) {
     act(view);
     return;
   }
-  window.addEventListener("hashchange", () => act(view), { once: true }); // after show(), which listens longer
+  window.addEventListener("hashchange", () => act(view), { once: true }); // after show(), which was added before
   location.hash = "#/search";
 }
 
-function takePicture(file) {
-  if (!app.health || !file) return;
-  if (app.health.images) inSearch((view) => view.searchPicture(file));
-  else say("No model at hand: this service searches by key or code only.");
+/** A message at the top of the page; an empty text removes it. @param {string} text */
+function showBanner(text) {
+  banner.textContent = text;
+  banner.hidden = !text;
 }
 
-function takeText(text) {
-  if (app.health && isCode(text, app.health.bits)) inSearch((view) => view.find(text));
-}
-
-/** Words at the top of the page; an empty text takes them away. */
-function say(text) {
-  place.banner.textContent = text;
-  place.banner.hidden = !text;
-}
-
-let knocking = false;
-/** The service does not answer: say so, and knock until it does. */
+let waiting = false;
+/** The service does not answer: show it, and try until it does. */
 async function waitForService() {
-  if (knocking) return;
-  knocking = true;
-  say("The service does not answer. Trying again…");
-  for (;;) {
-    await new Promise((resolve) => setTimeout(resolve, RETRY));
-    try {
-      if ((await fetch("health")).ok) break;
-    } catch {
-      // still gone
-    }
-  }
-  knocking = false;
-  say("");
+  if (waiting) return;
+  waiting = true;
+  showBanner("The service does not answer. Trying again…");
+  do {
+    await new Promise((resolve) => { setTimeout(resolve, RETRY); });
+  } while (!(await fetch("health").catch(() => null))?.ok);
+  waiting = false;
+  showBanner("");
   app.refresh();
 }
 
 let asking = false;
-/** Ask for the token in a dialog, until the service takes it. */
+/** Ask for the token in a dialog, until the service accepts it. */
 function askForToken() {
   if (asking) return;
   asking = true;
@@ -145,50 +136,46 @@ function listen() {
   window.addEventListener("hashchange", show);
   service.addEventListener("gone", waitForService);
   service.addEventListener("locked", askForToken);
-  let timer = null;
-  service.addEventListener("busy", ({ detail }) => {
+  let timer = 0;
+  service.addEventListener("busy", (event) => {
     clearTimeout(timer);
-    if (detail) timer = setTimeout(() => { place.working.hidden = false; }, PATIENCE);
-    else place.working.hidden = true;
+    if (/** @type {CustomEvent} */ (event).detail) timer = setTimeout(() => { progressLine.hidden = false; }, PATIENCE);
+    else progressLine.hidden = true;
   });
   window.addEventListener("keydown", (event) => {
-    const typing = event.target.closest?.("input:not([type=range], [type=checkbox]), textarea, select, dialog");
+    const typing = /** @type {Element} */ (event.target).closest?.("input:not([type=range], [type=checkbox]), textarea, select, dialog");
     if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
-    if (app.health) inSearch((view) => view.focusField());
+    inSearch((view) => view.focusField());
   });
-  listenForPictures(takePicture, takeText);
+  listenForUploads((file) => {
+    if (app.health.images) inSearch((view) => view.searchPicture(file));
+    else if (ready) showBanner("No model at hand: this service searches by key or code only.");
+  }, (text) => { if (isCode(text, app.health.bits)) inSearch((view) => view.find(text)); });
 }
 
 function buildTheme() {
-  const root = document.documentElement;
-  const dark = () => (root.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
-  const label = () => {
-    const text = dark() ? "Switch to light" : "Switch to dark";
-    place.theme.setAttribute("aria-label", text);
-    place.theme.title = text;
+  const { dataset } = document.documentElement;
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  const isDark = () => (dataset.theme ?? (system.matches ? "dark" : "light")) === "dark";
+  const update = () => {
+    themeButton.title = isDark() ? "Switch to light" : "Switch to dark";
+    themeButton.setAttribute("aria-label", themeButton.title);
+    window.dispatchEvent(new Event("themechange"));
   };
-  place.theme.append(icon("theme"));
-  place.theme.addEventListener("click", () => {
-    root.dataset.theme = dark() ? "light" : "dark";
-    localStorage.setItem("ddh-theme", root.dataset.theme);
-    label();
-    window.dispatchEvent(new Event("themechange"));
+  themeButton.append(icon("theme"));
+  themeButton.addEventListener("click", () => {
+    dataset.theme = isDark() ? "light" : "dark";
+    localStorage.setItem("ddh-theme", dataset.theme);
+    update();
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-    label();
-    window.dispatchEvent(new Event("themechange"));
-  });
-  label();
+  system.addEventListener("change", update);
+  update();
 }
 
-function start() {
-  history.scrollRestoration = "manual";
-  place.tabs.append(...VIEWS.map(([name, title]) =>
-    h("a", { href: `#/${name}`, "data-view": name }, icon(name), h("span", {}, title))));
-  buildTheme();
-  listen();
-  app.refresh();
-}
-
-start();
+history.scrollRestoration = "manual";
+tabs.append(...NAMES.map((name) =>
+  h("a", { href: `#/${name}`, "data-view": name }, icon(name), h("span", {}, name[0].toUpperCase() + name.slice(1)))));
+buildTheme();
+listen();
+app.refresh();

@@ -5,35 +5,43 @@ import { h, s } from "./dom.js";
 const WIDTH = 360, HEIGHT = 170;
 const LEFT = 46, RIGHT = 12, TOP = 12, BOTTOM = 26;
 
-/** About n round values that span [low, high]. */
-export function ticks(low, high, n) {
+/** About n round values that span [low, high]. @param {number} low @param {number} high @param {number} n */
+function ticks(low, high, n) {
   const span = high - low || Math.abs(high) || 1;
   const raw = span / n;
   const power = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 5, 10].map((factor) => factor * power).find((each) => each >= raw * 0.7);
+  const step = [1, 2, 5].map((factor) => factor * power).find((each) => each >= raw * 0.7) ?? 10 * power;
   const values = [];
   for (let value = Math.ceil(low / step) * step; value <= high + step * 1e-9; value += step) values.push(value);
   return values;
 }
 
+/** @param {number} value */
 function numberText(value) {
   const magnitude = Math.abs(value);
   if (magnitude >= 1e6 || (magnitude > 0 && magnitude < 1e-3)) return value.toExponential(1);
   return value.toLocaleString(undefined, { maximumSignificantDigits: 4 });
 }
 
-const bounds = (values) => values.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity]);
+/** The range of some values with a margin; a flat line lies in the middle. @param {number[]} values @param {number} margin */
+function range(values, margin) {
+  const low = Math.min(...values), high = Math.max(...values);
+  const air = margin && ((high - low) * margin || Math.abs(high) * 0.5 || 1);
+  return [low - air, high + air];
+}
 
-/** A curve {name, x, y} as a figure; without two points there is nothing to draw yet. */
+/** A curve as a figure, or null while it has fewer than two points. @param {Curve} curve */
 export function chart({ name, x, y }) {
-  const points = x.map((at, i) => [at, y[i]]).filter((point) => point.every(Number.isFinite));
+  const points = x.map((at, i) => [at, y[i] ?? NaN]).filter((point) => point.every(Number.isFinite));
   if (points.length < 2) return null;
-  const [left, right] = bounds(points.map(([at]) => at));
-  const [low, high] = padded(bounds(points.map(([, value]) => value)));
+  const [left, right] = range(points.map(([at]) => at), 0);
+  const [low, high] = range(points.map(([, value]) => value), 0.06);
+  /** @param {number} at */
   const across = (at) => LEFT + ((at - left) / (right - left || 1)) * (WIDTH - LEFT - RIGHT);
+  /** @param {number} value */
   const up = (value) => HEIGHT - BOTTOM - ((value - low) / (high - low)) * (HEIGHT - TOP - BOTTOM);
   const line = points.map(([at, value], i) => `${i ? "L" : "M"}${across(at).toFixed(1)} ${up(value).toFixed(1)}`).join("");
-  const [lastAt, lastValue] = points.at(-1);
+  const [lastAt, lastValue] = points[points.length - 1];
   const drawing = s("svg", { class: "chart", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img",
     "aria-label": `${name}: from ${numberText(points[0][1])} to ${numberText(lastValue)} over ${points.length} points` },
   ticks(low, high, 4).map((value) => s("g", { class: "tick" },
@@ -44,10 +52,4 @@ export function chart({ name, x, y }) {
   s("circle", { class: "last", cx: across(lastAt), cy: up(lastValue), r: 3.5 }));
   return h("figure", { class: "chart-room" },
     h("figcaption", {}, h("span", {}, name), h("strong", {}, numberText(lastValue))), drawing);
-}
-
-/** A little air above and below; a flat line lies in the middle. */
-function padded([low, high]) {
-  const air = (high - low) * 0.06 || Math.abs(high) * 0.5 || 1;
-  return [low - air, high + air];
 }

@@ -1,21 +1,26 @@
-// Where each category lies on the map: the middle of the place where it is densest.
+// Where the label of each category belongs on the map: the middle of its densest region.
 
-const CELLS = 24; // a side of the grid that points are counted in
+const CELLS = 24; // per side of the grid in which points are counted
 
+/** @param {number} value in [-1, 1] */
 const cellOf = (value) => Math.max(0, Math.min(CELLS - 1, Math.floor(((value + 1) / 2) * CELLS)));
 
-/** For each of n categories [x, y], or null where it has no points. of: the category of each point. */
-export function densestPlaces(xy, of, n) {
-  const counts = new Uint32Array(n * CELLS * CELLS);
+/**
+ * The position of each of n labels, or null where a category has no points. of: the category of each point.
+ * @param {Float32Array} xy @param {Uint8Array} of @param {number} n @returns {([number, number] | null)[]}
+ */
+export function labelPositions(xy, of, n) {
+  const size = CELLS * CELLS;
+  const counts = new Uint32Array(n * size);
   of.forEach((category, i) => {
-    if (category < n) counts[(category * CELLS + cellOf(xy[2 * i + 1])) * CELLS + cellOf(xy[2 * i])] += 1;
+    if (category < n) counts[category * size + cellOf(xy[2 * i + 1]) * CELLS + cellOf(xy[2 * i])] += 1;
   });
-  const dense = Array.from({ length: n }, (_, category) => densestCell(counts.subarray(category * CELLS * CELLS, (category + 1) * CELLS * CELLS)));
-  const sums = Array.from({ length: n }, () => ({ x: 0, y: 0, points: 0 }));
+  const densest = Array.from({ length: n }, (_, category) => densestCell(counts.subarray(category * size, (category + 1) * size)));
+  const sums = densest.map(() => ({ x: 0, y: 0, points: 0 }));
   of.forEach((category, i) => {
     if (category >= n) return;
     const [x, y] = [xy[2 * i], xy[2 * i + 1]];
-    const { row, column } = dense[category];
+    const { row, column } = densest[category];
     if (Math.abs(cellOf(y) - row) > 1 || Math.abs(cellOf(x) - column) > 1) return;
     const sum = sums[category];
     sum.x += x;
@@ -25,7 +30,7 @@ export function densestPlaces(xy, of, n) {
   return sums.map(({ x, y, points }) => (points ? [x / points, y / points] : null));
 }
 
-/** The cell that has the most points together with its neighbours. */
+/** The cell that has the most points together with its neighbours. @param {Uint32Array} counts */
 function densestCell(counts) {
   let best = { row: 0, column: 0, points: -1 };
   for (let row = 0; row < CELLS; row += 1) {

@@ -2,44 +2,46 @@
 
 import { s } from "./dom.js";
 
-const CELL = 10; // of the drawing's own units; the style sheet decides the size on the screen
+const CELL = 10; // in units of the drawing; the style sheet decides the size on the screen
 
-/** Bits of a code in hex; bit j is 0x80 >> (j % 8) of byte j / 8, as the index packs them. */
+/** Bit j of packed codes: 0x80 >> (j % 8) of byte j / 8, as the index packs them. @param {Uint8Array} bytes @param {number} j */
+export const bitAt = (bytes, j, start = 0) => (bytes[start + (j >> 3)] >> (7 - (j & 7))) & 1;
+
+/** The bits of a code in hex. @param {string} hex @param {number} bits */
 export function bitsOf(hex, bits) {
-  const unpacked = new Uint8Array(bits);
-  for (let j = 0; j < bits; j += 1) {
-    const byte = parseInt(hex.slice((j >> 3) * 2, (j >> 3) * 2 + 2), 16);
-    unpacked[j] = (byte >> (7 - (j & 7))) & 1;
-  }
-  return unpacked;
+  const bytes = Uint8Array.from(hex.match(/../g) ?? [], (pair) => parseInt(pair, 16));
+  return Uint8Array.from({ length: bits }, (_, j) => bitAt(bytes, j));
 }
 
-/** "same code", "1 bit differs", "7 bits differ". */
+/** "same code", "1 bit differs", "7 bits differ". @param {number} distance */
 export function distanceText(distance) {
   if (distance === 0) return "same code";
   return distance === 1 ? "1 bit differs" : `${distance} bits differ`;
 }
 
-/** Whether a text is the hex form of a code of this index. */
+/** Whether a text is a code of this index in hex. @param {string} text @param {number} bits */
 export const isCode = (text, bits) => text.length === Math.ceil(bits / 8) * 2 && /^[0-9a-f]+$/i.test(text);
 
-/** Columns of a grid that is wide and low. */
+/** Columns of a grid that is wide and low. @param {number} bits */
 const wideColumns = (bits) => (bits <= 16 ? bits : bits <= 128 ? 16 : bits <= 512 ? 32 : 64);
 
-/** Columns of a grid that is nearly square, in steps of four. */
+/** Columns of a grid that is nearly square, in steps of four. @param {number} bits */
 const squareColumns = (bits) => Math.min(bits, 4 * Math.ceil(Math.sqrt(bits) / 4));
 
 /** A code drawn as a grid of bits: filled is 1, pale is 0, ringed differs from the compared code. */
 export class BitGrid {
+  /** @param {string} name */
   constructor(name, { square = false } = {}) {
     this.name = name;
     this.columns = square ? squareColumns : wideColumns;
     this.element = s("svg", { class: "bits", role: "img", "aria-label": name });
+    /** @type {SVGRectElement[]} */
     this.cells = [];
     this.values = new Uint8Array(0);
+    this.hex = "";
   }
 
-  /** Draw a code. */
+  /** Draw a code. @param {string} hex @param {number} bits */
   show(hex, bits) {
     if (this.hex === hex) return this;
     this.hex = hex;
@@ -53,26 +55,21 @@ export class BitGrid {
         width: CELL - 2, height: CELL - 2, rx: 2, class: bit ? "on" : "off",
       }));
     this.element.replaceChildren(...this.cells);
-    this.describe(0, false);
+    this.describe("");
     return this;
   }
 
-  /** Mark the bits in which another code differs; null takes the marks away. */
+  /** Mark the bits in which another code differs; null removes the marks. @param {string | null} hex */
   compare(hex) {
     const other = hex ? bitsOf(hex, this.values.length) : this.values;
-    let differing = 0;
-    this.cells.forEach((cell, j) => {
-      const differs = other[j] !== this.values[j];
-      differing += differs;
-      cell.classList.toggle("differs", differs);
-    });
-    this.describe(differing, Boolean(hex));
+    const differs = this.cells.map((cell, j) => cell.classList.toggle("differs", other[j] !== this.values[j]));
+    this.describe(hex ? `, ${distanceText(differs.filter(Boolean).length)}` : "");
     return this;
   }
 
-  describe(differing, compared) {
+  /** @param {string} comparison */
+  describe(comparison) {
     const ones = this.values.reduce((sum, bit) => sum + bit, 0);
-    const also = compared ? `, ${distanceText(differing)}` : "";
-    this.element.setAttribute("aria-label", `${this.name}: ${this.values.length} bits, ${ones} of them 1${also}`);
+    this.element.setAttribute("aria-label", `${this.name}: ${this.values.length} bits, ${ones} of them 1${comparison}`);
   }
 }

@@ -1,49 +1,52 @@
-// The panel of one picture: large, with its key, metadata and code, and the way to its neighbours.
+// The dialog of one picture: large, with its key, metadata and code, and the way to its neighbours.
 
 import { picturePath } from "./api.js";
 import { BitGrid, distanceText } from "./codes.js";
 import { copyButton, h, icon, iconButton } from "./dom.js";
 import { route } from "./router.js";
-import { altText, shortName, thumbnail } from "./thumbnail.js";
+import { altText, shortName, standIn } from "./thumbnail.js";
+
+/** @typedef {{code: string, name: string}} Reference a code that codes are compared with */
+/**
+ * address(item) is where "search from here" leads; closed(index) is given what was shown last.
+ * @typedef {{items: Item[], index: number, bits: number, reference: Reference | null,
+ *   address?: (item: Item) => string, closed?: ((index: number) => void) | null}} Detail
+ */
 
 const dialog = h("dialog", { class: "detail", "aria-labelledby": "detail-title" });
 document.body.append(dialog);
+/** @type {Detail | null} */
 let shown = null;
 
 dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
 dialog.addEventListener("close", () => { shown?.closed?.(shown.index); shown = null; dialog.replaceChildren(); });
-dialog.addEventListener("keydown", (event) => {
-  const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-  if (step) move(step);
+dialog.addEventListener("keydown", ({ key }) => {
+  if (key === "ArrowRight") move(1);
+  else if (key === "ArrowLeft") move(-1);
 });
 window.addEventListener("hashchange", () => {
-  if (!dialog.open) return;
+  if (!shown) return;
   shown.closed = null; // another view is open: the focus stays with it
   dialog.close();
 });
 
-const searchFrom = (item) => route("search", { key: item.key });
-
-/**
- * Open the panel on items[index]. reference: {code, name} that codes are compared with, or null;
- * address(item) is where "search from here" leads; closed(index) is told what was shown last.
- */
-export function openDetail({ items, index, bits, reference = null, address = searchFrom, closed = null }) {
-  shown = { items, index, bits, reference, address, closed };
-  draw();
+/** Open the dialog on items[index]. @param {Detail} detail */
+export function openDetail(detail) {
+  shown = detail;
+  draw(detail);
   if (!dialog.open) dialog.showModal();
 }
 
+/** @param {number} step */
 function move(step) {
-  const index = shown.index + step;
-  if (!shown.items[index]) return;
-  shown.index = index;
-  draw();
-  dialog.querySelector(step > 0 ? ".next" : ".previous")?.focus();
+  if (!shown?.items[shown.index + step]) return;
+  shown.index += step;
+  draw(shown);
+  /** @type {HTMLElement | null} */ (dialog.querySelector(step > 0 ? ".next" : ".previous"))?.focus();
 }
 
-function draw() {
-  const { items, index, bits, reference, address } = shown;
+/** @param {Detail} detail */
+function draw({ items, index, bits, reference, address = ({ key }) => route("search", { key }) }) {
   const item = items[index];
   dialog.replaceChildren(
     h("div", { class: "detail-picture" }, large(item, bits),
@@ -60,17 +63,19 @@ function draw() {
         copyButton(item.key, "Copy the key"))));
 }
 
+/** @param {Item} item @param {number} bits */
 function large(item, bits) {
-  if (!item.picture) return thumbnail(item, bits);
+  if (!item.picture) return standIn(item, bits);
   const image = h("img", { class: "large", src: picturePath(item.key), alt: altText(item) });
-  image.addEventListener("error", () => image.replaceWith(thumbnail({ ...item, picture: false }, bits)), { once: true });
+  image.addEventListener("error", () => image.replaceWith(standIn(item, bits)), { once: true });
   return image;
 }
 
+/** @param {Item} item @param {Reference | null} reference */
 function facts(item, reference) {
   const rows = [["Key", item.key]];
   if (item.path && item.path !== item.key) rows.push(["Path", item.path]);
-  if (Number.isInteger(item.distance) && reference) rows.push(["Distance", distanceText(item.distance)]);
+  if (item.distance !== undefined && reference) rows.push(["Distance", distanceText(item.distance)]);
   if (item.width) rows.push(["Size", `${item.width} × ${item.height} pixels`]);
   for (const [name, value] of Object.entries(item.metadata ?? {})) {
     rows.push([name, typeof value === "object" ? JSON.stringify(value) : String(value)]);
@@ -78,16 +83,12 @@ function facts(item, reference) {
   return h("dl", { class: "facts" }, rows.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }
 
-function codes(item, bits, reference) {
-  const own = new BitGrid("Its code").show(item.code, bits);
-  const figures = [figure("Its code", own, item.code)];
-  if (reference && reference.code !== item.code) {
-    const other = new BitGrid(reference.name).show(reference.code, bits).compare(item.code);
-    own.compare(reference.code);
-    figures.unshift(figure(reference.name, other, reference.code));
-  }
-  return h("div", { class: "codes" }, figures);
+/** @param {Item} item @param {number} bits @param {Reference | null} reference */
+function codes({ code }, bits, reference) {
+  const compared = [...(reference && reference.code !== code ? [reference] : []), { code: code ?? "", name: "Its code" }];
+  return h("div", { class: "codes" }, compared.map(({ code: hex, name }, i) => {
+    const grid = new BitGrid(name).show(hex, bits);
+    if (compared.length === 2) grid.compare(compared[1 - i].code);
+    return h("figure", {}, h("figcaption", {}, name), grid.element, h("code", { class: "hex" }, hex));
+  }));
 }
-
-const figure = (name, grid, hex) =>
-  h("figure", {}, h("figcaption", {}, name), grid.element, h("code", { class: "hex" }, hex));

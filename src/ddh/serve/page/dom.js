@@ -1,24 +1,31 @@
 // Elements built from data. Nothing here parses text as HTML, so no key or path can become markup.
 
-const SVG = "http://www.w3.org/2000/svg";
-
+/** @template {Element} E @param {E} element @param {Attributes} attributes @param {Child[]} children */
 function fill(element, attributes, children) {
-  for (const [name, value] of Object.entries(attributes ?? {})) {
+  for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else element.setAttribute(name, value === true ? "" : value);
+    if (typeof value === "function") element.addEventListener(name.slice(2), /** @type {EventListener} */ (value));
+    else element.setAttribute(name, value === true ? "" : String(value));
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  for (const child of children) {
+    if (Array.isArray(child)) fill(element, {}, child);
+    else if (child !== null && child !== undefined) element.append(child);
+  }
   return element;
 }
 
-/** An HTML element: h("p", {class: "muted", onclick: f}, "text", child). */
-export const h = (tag, attributes, ...children) =>
-  fill(document.createElement(tag), attributes, children);
+/**
+ * An HTML element: h("p", {class: "muted", onclick: f}, "text", child).
+ * @template {keyof HTMLElementTagNameMap} K @param {K} tag @param {Attributes} attributes @param {Child[]} children
+ */
+export const h = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
 
-/** An SVG element, in the same way. */
+/**
+ * An SVG element, in the same way.
+ * @template {keyof SVGElementTagNameMap} K @param {K} tag @param {Attributes} attributes @param {Child[]} children
+ */
 export const s = (tag, attributes, ...children) =>
-  fill(document.createElementNS(SVG, tag), attributes, children);
+  fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 
 const ICONS = {
   search: "M10.5 4a6.5 6.5 0 1 1 0 13a6.5 6.5 0 0 1 0-13M15.5 15.5L21 21",
@@ -39,31 +46,30 @@ const ICONS = {
   download: "M12 4v11M7.5 11L12 15.5L16.5 11M5 20h14",
 };
 
-/** A small line drawing; the words beside it (or the button's label) carry the meaning. */
-export function icon(name) {
-  return s("svg", { class: "icon", viewBox: "0 0 24 24", "aria-hidden": "true", focusable: "false" },
-    s("path", { d: ICONS[name] }));
-}
+/** A small line drawing; the label of its element carries the meaning. @param {keyof typeof ICONS} name */
+export const icon = (name) =>
+  s("svg", { class: "icon", viewBox: "0 0 24 24", "aria-hidden": "true", focusable: "false" }, s("path", { d: ICONS[name] }));
 
-/** A button that is only an icon, with its words for those who hear the page or hover. */
+/** @type {(label: Child[], onclick: () => void, attributes?: Attributes) => HTMLButtonElement} */
+export const button = (label, onclick, attributes = {}) => h("button", { type: "button", onclick, ...attributes }, label);
+
+/** A button that is only an icon. @type {(name: keyof typeof ICONS, label: string, onclick: () => void, extra?: string) => HTMLButtonElement} */
 export const iconButton = (name, label, onclick, extra = "") =>
-  h("button", { type: "button", class: `quiet icon-only ${extra}`, "aria-label": label, title: label, onclick },
-    icon(name));
+  button([icon(name)], onclick, { class: `quiet icon-only ${extra}`, "aria-label": label, title: label });
 
-/** A button that copies a text, and says that it did. */
+/** A button that copies a text, and confirms it. @param {string} text @param {string} label */
 export function copyButton(text, label) {
-  const words = h("span", {}, label);
-  const button = h("button", { type: "button", class: "small" }, icon("copy"), words);
-  button.addEventListener("click", async () => {
-    words.textContent = (await copied(text)) ? "Copied" : "Copy it by hand";
-    setTimeout(() => { words.textContent = label; }, 1500);
-  });
-  return button;
+  const caption = h("span", {}, label);
+  return button([icon("copy"), caption], async () => {
+    caption.textContent = (await copied(text)) ? "Copied" : "Copy it by hand";
+    setTimeout(() => { caption.textContent = label; }, 1500);
+  }, { class: "small" });
 }
 
+/** @param {string} text */
 async function copied(text) {
   try {
-    await navigator.clipboard.writeText(text); // only on https and on this machine
+    await navigator.clipboard.writeText(text); // on https and on this machine only
     return true;
   } catch {
     const area = h("textarea", { class: "unseen", "aria-hidden": "true" }, text);
@@ -75,10 +81,54 @@ async function copied(text) {
   }
 }
 
-/** Commands of the shell, each with a button that copies it. */
+/** Shell commands, each with a button that copies it. @param {string[]} lines */
 export const commands = (...lines) =>
   h("ul", { class: "commands" }, lines.map((line) => h("li", {}, h("code", {}, line), copyButton(line, "Copy"))));
 
-/** A quiet block in the middle of a view: what is the matter, and what to do. */
-export const notice = (title, ...content) =>
-  h("section", { class: "notice" }, h("h2", {}, title), ...content);
+/** A block in the middle of a view: what is the matter, and what to do. @param {string} title @param {Child[]} content */
+export const notice = (title, ...content) => h("section", { class: "notice" }, h("h2", {}, title), ...content);
+
+/** The notice of something that failed. @param {string} text @param {Child[]} content */
+export const failure = (text, ...content) => notice("That did not work", h("p", {}, text), ...content);
+
+/** The head of a view. @param {Child} title @param {Child} status */
+export const viewHead = (title, status) =>
+  h("header", { class: "view-head" }, typeof title === "string" ? h("h1", {}, title) : title, status);
+
+/** A line of text that screen readers announce when it changes. */
+export const statusLine = () => h("p", { class: "status", role: "status" });
+
+/** A number and its noun: "1 picture", "2,000 pictures". @param {number} n @param {string} noun */
+export const count = (n, noun, more = "") => `${n.toLocaleString()}${more} ${noun}${n === 1 ? "" : "s"}`;
+
+/** A labelled slider that reports its value once it rests. */
+export class Slider {
+  /** @param {{id: string, label: string, max: number, pause: number, text: (value: number) => string, changed: () => void}} options */
+  constructor({ id, label, max, pause, text, changed }) {
+    this.text = text;
+    this.input = h("input", { type: "range", id, min: 0, max, step: 1, value: 0 });
+    this.output = h("output", { for: id });
+    this.element = h("div", { class: "field radius" },
+      h("div", { class: "field-head" }, h("label", { for: id }, label), this.output), this.input);
+    let timer = 0;
+    this.input.addEventListener("input", () => {
+      this.describe();
+      clearTimeout(timer);
+      timer = setTimeout(changed, pause);
+    });
+  }
+
+  get value() {
+    return Number(this.input.value);
+  }
+
+  set value(value) {
+    this.input.value = String(value);
+    this.describe();
+  }
+
+  describe() {
+    this.output.textContent = this.text(this.value);
+    this.input.setAttribute("aria-valuetext", this.output.textContent);
+  }
+}

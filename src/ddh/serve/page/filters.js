@@ -1,10 +1,10 @@
 // The radius and the filters on folder and metadata, as they stand in the address.
 
-import { h } from "./dom.js";
+import { button, h, Slider } from "./dom.js";
 
-const PAUSE = 120; // ms: a slider that moves asks once it rests
+const PAUSE = 120; // ms that the slider must rest
 
-/** The filters of an address, as the service wants them. */
+/** The filters of an address, as the service wants them. @param {ViewParameters} parameters */
 export function readFilters(parameters) {
   let where = null;
   try {
@@ -12,63 +12,47 @@ export function readFilters(parameters) {
   } catch {
     where = null; // a mangled link: search without the filter
   }
-  const radius = Number.parseInt(parameters.radius, 10);
+  const radius = Number.parseInt(parameters.radius ?? "", 10);
   return { radius: radius > 0 ? radius : null, folder: parameters.folder ?? null, where };
 }
 
 export class Filters {
-  /** changed(values): {radius, folder, where} as parameters of an address. */
+  /** changed is given {radius, folder, where} as parameters of an address. @param {number} bits @param {(values: object) => void} changed */
   constructor(bits, changed) {
     this.changed = changed;
-    this.slider = h("input", { type: "range", id: "radius", min: "0", max: Math.floor(bits / 2), value: "0", step: "1" });
-    this.said = h("output", { for: "radius" });
-    this.radius = h("div", { class: "field radius" },
-      h("div", { class: "field-head" }, h("label", { for: "radius" }, "Radius"), this.said), this.slider);
+    this.radius = new Slider({ id: "radius", label: "Radius", max: Math.floor(bits / 2), pause: PAUSE, changed: () => this.report(),
+      text: (radius) => (radius === 0 ? "off" : `within ${radius} bit${radius === 1 ? "" : "s"}`) });
     this.fields = h("div", { class: "fields" });
-    this.reset = h("button", { type: "button", class: "small", hidden: true, onclick: () => this.clear() }, "Clear the filters");
-    this.element = h("div", { class: "filters" }, this.radius, this.fields, this.reset);
+    this.reset = button(["Clear the filters"], () => changed({ radius: null, folder: null, where: null }), { class: "small", hidden: true });
+    this.element = h("div", { class: "filters" }, this.radius.element, this.fields, this.reset);
+    /** @type {ReturnType<typeof select>[]} */
     this.selects = [];
-    this.slider.addEventListener("input", () => {
-      this.say();
-      clearTimeout(this.timer);
-      this.timer = setTimeout(() => this.tell(), PAUSE);
-    });
   }
 
-  /** Offer what the collection has. */
-  offer(facets) {
-    const folders = facets.folders.filter((folder) => folder.name !== "");
-    const choices = Object.entries(facets.metadata).filter(([, values]) => values.length > 1);
-    this.selects = [
-      ...(folders.length > 0 ? [select("Folder", null, folders.map(({ name, rows }) =>
-        [name, `${name} (${rows.toLocaleString()})`]))] : []),
-      ...choices.map(([name, values]) => select(name, name, values.map((value) => [JSON.stringify(value), String(value)]))),
-    ];
-    for (const { input } of this.selects) input.addEventListener("change", () => this.tell());
+  /** Offer the folders and values of the collection. @param {Facets} facets */
+  offer({ folders, metadata }) {
+    const named = folders.filter(({ name }) => name !== "");
+    this.selects = Object.entries(metadata).filter(([, values]) => values.length > 1)
+      .map(([name, values]) => select(name, name, values.map((value) => [JSON.stringify(value), String(value)])));
+    if (named.length) this.selects.unshift(select("Folder", null, named.map(({ name, rows }) => [name, `${name} (${rows.toLocaleString()})`])));
+    for (const { input } of this.selects) input.addEventListener("change", () => this.report());
     this.fields.replaceChildren(...this.selects.map(({ element }) => element));
   }
 
-  /** Show the filters of an address; the radius means nothing without a query. */
+  /** Show the filters of an address; the radius means nothing without a query. @param {ReturnType<typeof readFilters>} filters @param {boolean} hasQuery */
   show({ radius, folder, where }, hasQuery) {
-    this.radius.hidden = !hasQuery;
-    this.slider.value = String(radius ?? 0);
-    this.say();
+    this.radius.element.hidden = !hasQuery;
+    this.radius.value = radius ?? 0;
     for (const { input, name } of this.selects) {
       const value = name === null ? folder : where?.[name] === undefined ? null : JSON.stringify(where[name]);
       input.value = value ?? "";
-      if (input.selectedIndex < 0) input.append(new Option(value, value, true, true)); // of the link, not of the list
+      if (value !== null && input.selectedIndex < 0) input.append(new Option(value, value, true, true)); // of the link, not of the list
     }
     this.reset.hidden = !(folder || where || (hasQuery && radius));
   }
 
-  say() {
-    const radius = Number(this.slider.value);
-    const text = radius === 0 ? "off" : radius === 1 ? "within 1 bit" : `within ${radius} bits`;
-    this.said.textContent = text;
-    this.slider.setAttribute("aria-valuetext", text);
-  }
-
-  tell() {
+  report() {
+    /** @type {Record<string, unknown>} */
     const where = {};
     let folder = null;
     for (const { input, name } of this.selects) {
@@ -76,16 +60,11 @@ export class Filters {
       if (name === null) folder = input.value;
       else where[name] = JSON.parse(input.value);
     }
-    const radius = Number(this.slider.value) || null;
-    this.changed({ radius, folder, where: Object.keys(where).length ? JSON.stringify(where) : null });
-  }
-
-  clear() {
-    this.changed({ radius: null, folder: null, where: null });
+    this.changed({ radius: this.radius.value || null, folder, where: Object.keys(where).length ? JSON.stringify(where) : null });
   }
 }
 
-/** A labelled choice; name is the metadata's, or null for the folder. */
+/** A labelled choice; name is the metadata's, or null for the folder. @param {string} label @param {string | null} name @param {string[][]} options */
 function select(label, name, options) {
   const id = `filter-${name === null ? "folder" : `of-${name}`}`;
   const input = h("select", { id }, h("option", { value: "" }, "any"),

@@ -1,9 +1,9 @@
-// Which point lies nearest to a place: points sorted into the cells of a square grid.
+// Nearest point to a position: points sorted into the cells of a square grid.
 
-const PER_CELL = 2; // points a cell on average
+const PER_CELL = 2; // points per cell on average
 
-export class Places {
-  /** xy: pairs of coordinates in [-1, 1]. Memory: 4 bytes a point and 4 a cell. */
+export class GridIndex {
+  /** Memory: 4 bytes per point and per cell. @param {Float32Array} xy pairs of coordinates in [-1, 1] */
   constructor(xy) {
     this.xy = xy;
     const n = xy.length / 2;
@@ -13,11 +13,12 @@ export class Places {
     this.sort(n);
   }
 
+  /** @param {number} value */
   cellAt(value) {
     return Math.max(0, Math.min(this.side - 1, Math.floor(((value + 1) / 2) * this.side)));
   }
 
-  /** A counting sort of the points by cell. */
+  /** A counting sort of the points by cell. @param {number} n */
   sort(n) {
     const { xy, starts, order, side } = this;
     const cells = new Uint32Array(n);
@@ -30,7 +31,7 @@ export class Places {
     for (let i = 0; i < n; i += 1) order[next[cells[i]]++] = i;
   }
 
-  /** The point nearest to (x, y) within a distance, or -1. */
+  /** The point nearest to (x, y) within a distance, or -1. @param {number} x @param {number} y @param {number} within */
   nearest(x, y, within) {
     const { xy, starts, order, side } = this;
     let best = -1;

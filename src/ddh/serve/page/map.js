@@ -1,63 +1,83 @@
-// The map of the collection: every picture a dot, pictures with like codes near each other.
+// The map of the collection: every picture a dot, pictures with similar codes near each other.
 
-import { ask, askBytes, isTold } from "./api.js";
-import { h, iconButton, notice } from "./dom.js";
-import { listenToHands } from "./panZoom.js";
-import { densestPlaces } from "./clusterLabels.js";
+import { fetchBytes, fetchJson, isReported } from "./api.js";
+import { labelPositions } from "./clusterLabels.js";
+import { bitAt } from "./codes.js";
+import { count, failure, h, iconButton, notice, statusLine, viewHead } from "./dom.js";
+import { GridIndex } from "./gridIndex.js";
 import { categoryColour, css, themeColour } from "./palette.js";
-import { Places } from "./gridIndex.js";
+import { listenForPanZoom } from "./panZoom.js";
 import { current, go } from "./router.js";
 import { pixel, Scatter } from "./scatter.js";
 import { thumbnail } from "./thumbnail.js";
 
-const AGAIN = 700; // ms between looks at a layout that is being computed
-const NEAR = 14; // CSS pixels within which the pointer means a dot
+const INTERVAL = 700; // ms between requests while the layout is computed
+const NEAR = 14; // CSS pixels from a dot at which the pointer selects it
 const NONE = 255; // the category of a point that has none
-const NAMED = 24; // categories at most that get their name drawn on the map
+const MAX_LABELS = 24; // categories; with more, none is labelled on the map
 
+/** @implements {View} */
 export class MapView {
+  /** @param {App} app */
   constructor(app) {
     this.app = app;
-    this.keys = new Map(); // point -> key, as asked for
+    this.open = false;
+    this.timer = 0;
+    /** @type {ViewParameters} */
+    this.parameters = {};
+    this.xy = new Float32Array(0);
+    this.index = new GridIndex(this.xy);
+    this.layoutOf = -1; // rows of the collection that is shown
+    /** @type {Map<number, string>} */
+    this.keys = new Map(); // of the points, as they were requested
+    /** @type {Map<string, Colouring>} */
+    this.colourings = new Map();
+    /** @type {Colouring} */
+    this.colouring = { of: new Uint8Array(0), names: [], colours: [], labels: [] };
+    /** @type {string[]} */
+    this.names = []; // what points can be coloured by
+    /** @type {Uint8Array | null} */
+    this.codes = null;
+    /** @type {number | null} */
+    this.highlighted = null; // category
+    this.selected = -1; // point
+    this.ink = { text: "", halo: "" };
+
     this.canvas = h("canvas", { class: "map-canvas", tabindex: "0", role: "application",
       "aria-label": "Map of the collection. Arrow keys move, plus and minus zoom, 0 shows all, Enter searches from the picture in the middle.",
       "aria-describedby": "map-said" });
     this.scatter = new Scatter(this.canvas, (context, ratio) => this.drawAbove(context, ratio));
-    this.build();
-    listenToHands(this.canvas, this.scatter, {
-      over: (x, y) => this.point(this.at(x, y, NEAR)),
-      out: () => this.point(-1),
-      press: (x, y, touch) => this.press(x, y, touch),
-      middle: () => this.pointMiddle(),
-      enter: () => this.search(this.pointed),
-    });
-    window.addEventListener("themechange", () => this.xy && this.paint());
-  }
-
-  build() {
     this.choice = h("select", { id: "colour-by" });
     this.bit = h("input", { type: "range", id: "colour-bit", min: "0", value: "0", step: "1", "aria-label": "Which bit" });
-    this.bitSaid = h("output", { for: "colour-bit" });
-    this.bitRoom = h("div", { class: "field", hidden: true }, h("div", { class: "field-head" }, h("span", {}, "Bit"), this.bitSaid), this.bit);
+    this.bitText = h("output", { for: "colour-bit" });
+    this.bitField = h("div", { class: "field", hidden: true }, h("div", { class: "field-head" }, h("span", {}, "Bit"), this.bitText), this.bit);
     this.legend = h("ul", { class: "legend", role: "list", "aria-label": "Colours" });
-    this.said = h("p", { id: "map-said", class: "unseen", role: "status" });
+    this.announced = h("p", { id: "map-said", class: "unseen", role: "status" });
     this.tip = h("div", { class: "tip", hidden: true });
     this.cross = h("div", { class: "cross", hidden: true, "aria-hidden": "true" });
-    this.words = h("div", { class: "map-words" });
-    this.status = h("p", { class: "status", role: "status" });
-    this.tools = h("div", { class: "map-tools", role: "region", "aria-label": "Colours of the map" },
-      h("header", { class: "view-head" }, h("h1", {}, "Map"), this.status),
-      h("div", { class: "field" }, h("label", { for: "colour-by" }, "Colour by"), this.choice), this.bitRoom, this.legend);
+    this.notices = h("div", { class: "map-notices" });
+    this.status = statusLine();
+    this.tools = h("div", { class: "map-tools", role: "region", "aria-label": "Colours of the map" }, viewHead("Map", this.status),
+      h("div", { class: "field" }, h("label", { for: "colour-by" }, "Colour by"), this.choice), this.bitField, this.legend);
     const buttons = h("div", { class: "map-buttons" },
       iconButton("plus", "Zoom in", () => this.scatter.glideZoom(1.8)),
       iconButton("minus", "Zoom out", () => this.scatter.glideZoom(1 / 1.8)),
       iconButton("reset", "Show all", () => this.scatter.reset()));
-    this.element = h("div", { class: "view map waiting" }, this.canvas, this.cross, this.words, this.tools, buttons, this.tip, this.said);
+    this.element = h("div", { class: "view map waiting" }, this.canvas, this.cross, this.notices, this.tools, buttons, this.tip, this.announced);
     this.choice.addEventListener("change", () =>
       go("map", this.choice.value === "" ? { bit: this.bit.value } : { colour: this.choice.value }, { replace: true }));
     this.bit.addEventListener("input", () => go("map", { bit: this.bit.value }, { replace: true }));
+    window.addEventListener("themechange", () => { if (this.xy.length) this.paint(); });
+    listenForPanZoom(this.canvas, this.scatter, {
+      over: (x, y) => this.select(this.pointAt(x, y, NEAR)),
+      out: () => this.select(-1),
+      press: (x, y, touch) => this.press(x, y, touch),
+      middle: () => this.selectMiddle(),
+      enter: () => this.search(this.selected),
+    });
   }
 
+  /** @param {ViewParameters} parameters */
   async show(parameters) {
     this.app.setTitle("Map");
     this.parameters = parameters;
@@ -65,151 +85,143 @@ export class MapView {
     clearTimeout(this.timer);
     try {
       await this.load();
-      if (this.open && this.xy) await this.colour();
+      if (this.open && this.xy.length) await this.colour();
     } catch (error) {
-      if (!isTold(error)) this.say("That did not work", h("p", {}, error.message));
+      this.failed(error);
     }
   }
 
   hide() {
     this.open = false;
     clearTimeout(this.timer);
-    this.point(-1);
+    this.select(-1);
+  }
+
+  /** @param {Error} error */
+  failed(error) {
+    if (!isReported(error)) this.notices.replaceChildren(failure(error.message));
   }
 
   /** The layout, once it is there; until then its progress. */
   async load() {
     if (this.layoutOf === this.app.health.rows) return;
-    const state = await ask("map");
-    if (state.state === "empty") {
-      this.say("Nothing to map yet", h("p", {}, "The map shows as soon as the index holds pictures."));
+    /** @type {MapState} */
+    const { state, points, done, colours } = await fetchJson("map");
+    if (state === "empty") {
+      this.notices.replaceChildren(notice("Nothing to map yet", h("p", {}, "The map shows as soon as the index holds pictures.")));
       return;
     }
-    if (state.state !== "ready") {
-      this.showProgress(state);
-      if (this.open) this.timer = setTimeout(() => this.show(this.parameters), AGAIN);
+    if (state !== "ready") {
+      this.notices.replaceChildren(notice("Drawing the map",
+        h("p", {}, `Placing ${points.toLocaleString()} pictures so that like codes lie together.`),
+        h("progress", { max: 1, value: done, "aria-label": "Layout" })));
+      if (this.open) this.timer = setTimeout(() => this.show(this.parameters), INTERVAL);
       return;
     }
-    this.xy = new Float32Array(await askBytes("map/points"));
-    this.index = new Places(this.xy);
-    this.categories = new Map();
+    this.xy = new Float32Array(await fetchBytes("map/points"));
+    this.index = new GridIndex(this.xy);
+    this.colourings.clear();
     this.codes = null;
     this.keys.clear();
     this.layoutOf = this.app.health.rows;
     this.element.classList.remove("waiting");
-    this.words.replaceChildren();
-    this.status.textContent = `${(this.xy.length / 2).toLocaleString()} pictures`;
-    this.offer(state.colours);
+    this.notices.replaceChildren();
+    this.status.textContent = count(this.xy.length / 2, "picture");
+    this.names = colours;
+    this.choice.replaceChildren(...colours.map((name) => h("option", { value: name }, name)), h("option", { value: "" }, "a bit of the code"));
+    this.bit.max = String(this.app.health.bits - 1);
     this.scatter.covered = this.tools.offsetWidth < this.canvas.clientWidth / 2 ? this.tools.offsetLeft + this.tools.offsetWidth : 0;
     this.scatter.setPoints(this.xy);
-  }
-
-  showProgress({ done, points }) {
-    const bar = h("progress", { max: "1", "aria-label": "Layout" });
-    bar.value = done;
-    this.say("Drawing the map", h("p", {}, `Placing ${points.toLocaleString()} pictures so that like codes lie together.`), bar);
-  }
-
-  say(title, ...content) {
-    this.words.replaceChildren(notice(title, ...content));
-  }
-
-  offer(names) {
-    this.names = names;
-    this.choice.replaceChildren(...names.map((name) => h("option", { value: name }, name)), h("option", { value: "" }, "a bit of the code"));
-    this.bit.max = String(this.app.health.bits - 1);
   }
 
   /** Colour as the address says: by a field of the metadata, or by one bit. */
   async colour() {
     const { colour, bit } = this.parameters;
-    const byName = bit === undefined && (this.names.includes(colour) || this.names.length > 0);
-    const name = byName ? (this.names.includes(colour) ? colour : this.names[0]) : null;
-    this.choice.value = name ?? "";
-    this.bitRoom.hidden = byName;
-    this.lit = null;
-    if (byName) this.shades = await this.categoriesOf(name);
-    else this.shades = await this.bitShades(Number.parseInt(bit, 10) || 0);
+    const byName = bit === undefined && this.names.length > 0;
+    const name = byName ? (this.names.find((each) => each === colour) ?? this.names[0]) : "";
+    this.choice.value = name;
+    this.bitField.hidden = byName;
+    this.highlighted = null;
+    this.colouring = byName ? await this.byCategory(name) : await this.byBit(Number.parseInt(bit ?? "", 10) || 0);
     this.drawLegend();
     this.paint();
   }
 
-  async categoriesOf(name) {
-    if (!this.categories.has(name)) {
-      const { categories, values } = await ask(`map/colours?by=${encodeURIComponent(name)}`);
+  /** @param {string} name */
+  async byCategory(name) {
+    let colouring = this.colourings.get(name);
+    if (!colouring) {
+      const { categories, values } = await fetchJson(`map/colours?by=${encodeURIComponent(name)}`);
       const of = Uint8Array.from(atob(values), (character) => character.charCodeAt(0));
-      this.categories.set(name, inOrder(categories, of, this.xy));
+      colouring = inOrder(categories, of, this.xy);
+      this.colourings.set(name, colouring);
     }
-    return this.categories.get(name);
+    return colouring;
   }
 
-  async bitShades(bit) {
-    this.codes ??= new Uint8Array(await askBytes("map/codes"));
+  /** @param {number} bit @returns {Promise<Colouring>} */
+  async byBit(bit) {
+    const codes = (this.codes ??= new Uint8Array(await fetchBytes("map/codes")));
     const n = this.xy.length / 2;
-    const bytes = this.codes.length / n;
     const shown = Math.min(bit, this.app.health.bits - 1);
     this.bit.value = String(shown);
-    this.bitSaid.textContent = String(shown);
-    const of = new Uint8Array(n);
-    for (let i = 0; i < n; i += 1) of[i] = (this.codes[i * bytes + (shown >> 3)] >> (7 - (shown & 7))) & 1;
-    return { of, names: [`bit ${shown} is 0`, `bit ${shown} is 1`], colours: [categoryColour(0), categoryColour(1)], places: [] };
+    this.bitText.textContent = String(shown);
+    const of = Uint8Array.from({ length: n }, (_, i) => bitAt(codes, shown, (i * codes.length) / n));
+    return { of, names: [`bit ${shown} is 0`, `bit ${shown} is 1`], colours: [categoryColour(0), categoryColour(1)], labels: [] };
   }
 
   drawLegend() {
-    const { of, names, colours } = this.shades;
+    const { of, names, colours } = this.colouring;
     const counts = new Uint32Array(256);
     for (const value of of) counts[value] += 1;
-    const rows = [...names.entries(), ...(counts[NONE] ? [[NONE, "none"]] : [])];
+    /** @type {[number, string][]} */
+    const rows = [...names.entries()];
+    if (counts[NONE]) rows.push([NONE, "none"]);
     this.legend.replaceChildren(...rows.map(([value, name]) => {
       const swatch = h("span", { class: "swatch" });
       swatch.style.background = value === NONE ? "var(--muted)" : css(colours[value]);
-      const button = h("button", { type: "button", class: "quiet", "aria-pressed": "false", onclick: () => this.light(value) },
-        swatch, h("span", { class: "legend-name" }, name), h("span", { class: "muted" }, counts[value].toLocaleString()));
-      return h("li", { "data-value": value }, button);
+      return h("li", {}, h("button", { type: "button", class: "quiet", "aria-pressed": "false", "data-value": value, onclick: () => this.highlight(value) },
+        swatch, h("span", { class: "legend-name" }, name), h("span", { class: "muted" }, counts[value].toLocaleString())));
     }));
   }
 
-  /** Bring one category out, or all again. */
-  light(value) {
-    this.lit = this.lit === value ? null : value;
-    for (const row of this.legend.children) {
-      row.firstChild.setAttribute("aria-pressed", String(Number(row.dataset.value) === this.lit));
+  /** Bring out one category, or all again. @param {number} value */
+  highlight(value) {
+    this.highlighted = this.highlighted === value ? null : value;
+    for (const button of this.legend.querySelectorAll("button")) {
+      button.setAttribute("aria-pressed", String(Number(button.dataset.value) === this.highlighted));
     }
     this.paint();
   }
 
   paint() {
-    const { of, colours } = this.shades;
+    const { of, colours } = this.colouring;
     const table = new Uint32Array(256).fill(pixel(themeColour("--muted")));
     colours.forEach((colour, i) => { table[i] = pixel(colour); });
-    const faint = pixel(themeColour("--faint"));
-    if (this.lit !== null) for (let i = 0; i < 256; i += 1) if (i !== this.lit) table[i] = faint;
-    const pixels = new Uint32Array(this.xy.length / 2);
-    for (let i = 0; i < pixels.length; i += 1) pixels[i] = table[of[i]];
+    const faint = this.highlighted === null ? null : pixel(themeColour("--faint"));
+    if (faint !== null) for (let i = 0; i < 256; i += 1) if (i !== this.highlighted) table[i] = faint;
     this.ink = { text: css(themeColour("--ink")), halo: css(themeColour("--paper")) };
-    this.scatter.setColours(pixels, pixel(themeColour("--paper")), this.lit === null ? null : faint);
+    this.scatter.setColours(Uint32Array.from(of, (category) => table[category]), pixel(themeColour("--paper")), faint);
   }
 
-  /** What lies on top of the dots: names where most pictures of a category lie, a ring where one points. */
+  /** What lies on top of the dots: a label where most pictures of a category lie, a ring round the selected dot. @param {CanvasRenderingContext2D} context @param {number} ratio */
   drawAbove(context, ratio) {
-    const { names, places } = this.shades;
     context.save();
     context.scale(ratio, ratio);
-    if (names.length <= NAMED) this.drawNames(context, names, places);
-    if (this.pointed >= 0) this.drawRing(context, ...this.scatter.toScreen(this.xy[2 * this.pointed], this.xy[2 * this.pointed + 1]));
+    if (this.colouring.names.length <= MAX_LABELS) this.drawLabels(context);
+    if (this.selected >= 0) {
+      const [x, y] = this.screenPosition(this.selected);
+      context.lineWidth = 2.5;
+      context.strokeStyle = this.ink.text;
+      context.beginPath();
+      context.arc(x, y, this.scatter.radius() + 4, 0, 2 * Math.PI);
+      context.stroke();
+    }
     context.restore();
   }
 
-  drawRing(context, x, y) {
-    context.lineWidth = 2.5;
-    context.strokeStyle = this.ink.text;
-    context.beginPath();
-    context.arc(x, y, this.scatter.radius() + 4, 0, 2 * Math.PI);
-    context.stroke();
-  }
-
-  /** A name that would lie on another one is left out; closer by there is room for it. */
-  drawNames(context, names, places) {
+  /** A label that would overlap another one is left out; at a higher zoom there is room for it. @param {CanvasRenderingContext2D} context */
+  drawLabels(context) {
     context.font = "600 13px system-ui, sans-serif";
     context.textAlign = "center";
     context.textBaseline = "middle";
@@ -217,50 +229,59 @@ export class MapView {
     context.lineWidth = 4;
     context.strokeStyle = this.ink.halo;
     context.fillStyle = this.ink.text;
+    /** @type {{x: number, y: number, half: number}[]} */
     const drawn = [];
-    names.forEach((name, i) => {
-      if (!places[i] || (this.lit !== null && this.lit !== i)) return;
-      const [x, y] = this.scatter.toScreen(...places[i]);
-      const half = context.measureText(name).width / 2 + 4;
+    const { names, labels } = this.colouring;
+    labels.forEach((position, i) => {
+      if (!position || (this.highlighted !== null && this.highlighted !== i)) return;
+      const [x, y] = this.scatter.toScreen(...position);
+      const half = context.measureText(names[i]).width / 2 + 4;
       if (drawn.some((other) => Math.abs(other.y - y) < 18 && Math.abs(other.x - x) < other.half + half)) return;
       drawn.push({ x, y, half });
-      context.strokeText(name, x, y);
-      context.fillText(name, x, y);
+      context.strokeText(names[i], x, y);
+      context.fillText(names[i], x, y);
     });
   }
 
-  at(x, y, within) {
-    if (!this.index) return -1;
-    return this.index.nearest(...this.scatter.toLayout(x, y), this.scatter.length(within));
+  /** @param {number} i */
+  screenPosition(i) {
+    return this.scatter.toScreen(this.xy[2 * i], this.xy[2 * i + 1]);
   }
 
-  /** Point at a dot: its picture and key beside it. */
-  async point(i) {
+  /** The point nearest to a position on the screen, or -1. @param {number} px @param {number} py @param {number} within */
+  pointAt(px, py, within) {
+    const [x, y] = this.scatter.toLayout(px, py);
+    return this.index.nearest(x, y, this.scatter.length(within));
+  }
+
+  /** Select a dot (-1: none): its picture and key show beside it. @param {number} i */
+  async select(i) {
     this.cross.hidden = true;
-    if (i === this.pointed) {
+    if (i === this.selected) {
       if (i >= 0 && !this.tip.hidden) this.placeTip(i);
       return;
     }
-    this.pointed = i;
-    this.scatter.ask();
+    this.selected = i;
+    this.scatter.requestDraw();
     this.canvas.classList.toggle("pointing", i >= 0);
     if (i < 0) {
       this.tip.hidden = true;
       return;
     }
     const key = await this.keyOf(i).catch(() => null);
-    if (this.pointed !== i || key === null) return;
+    if (this.selected !== i || key === null) return;
     const item = { key, code: this.codeOf(i), picture: this.app.health.pictures };
-    const value = this.shades?.names[this.shades.of[i]];
+    const value = this.colouring.names[this.colouring.of[i]];
     this.tip.replaceChildren(h("span", { class: "frame" }, thumbnail(item, this.app.health.bits, 160)),
       h("span", { class: "name" }, key), value === undefined ? "" : h("span", { class: "muted small-text" }, value));
-    this.said.textContent = `${key}${value === undefined ? "" : `, ${value}`}`;
+    this.announced.textContent = [key, value].filter((text) => text !== undefined).join(", ");
     this.placeTip(i);
   }
 
+  /** @param {number} i */
   placeTip(i) {
     this.tip.hidden = false;
-    const [x, y] = this.scatter.toScreen(this.xy[2 * i], this.xy[2 * i + 1]);
+    const [x, y] = this.screenPosition(i);
     const { offsetWidth: width, offsetHeight: height } = this.tip;
     const { clientWidth, clientHeight } = this.canvas;
     const left = x + 16 + width > clientWidth ? x - 16 - width : x + 16;
@@ -268,11 +289,14 @@ export class MapView {
     this.tip.style.top = `${Math.max(8, Math.min(clientHeight - height - 8, y - height / 2))}px`;
   }
 
+  /** @param {number} i */
   async keyOf(i) {
-    if (!this.keys.has(i)) this.keys.set(i, (await ask(`map/keys?at=${i}`)).key);
-    return this.keys.get(i);
+    const key = this.keys.get(i) ?? /** @type {string} */ ((await fetchJson(`map/keys?at=${i}`)).key);
+    this.keys.set(i, key);
+    return key;
   }
 
+  /** The code of a point in hex, if the codes have been fetched. @param {number} i */
   codeOf(i) {
     if (!this.codes) return null;
     const bytes = this.codes.length / (this.xy.length / 2);
@@ -280,35 +304,36 @@ export class MapView {
   }
 
   /** With the keyboard the middle of the map is the pointer. */
-  pointMiddle() {
+  selectMiddle() {
     const { clientWidth, clientHeight } = this.canvas;
-    this.point(this.at(clientWidth / 2, clientHeight / 2, Math.min(clientWidth, clientHeight) / 4));
+    this.select(this.pointAt(clientWidth / 2, clientHeight / 2, Math.min(clientWidth, clientHeight) / 4));
     this.cross.hidden = false;
   }
 
-  /** A press searches; a finger, which cannot hover, first shows the picture. */
+  /** A press searches; a finger, which cannot hover, first shows the picture. @param {number} x @param {number} y @param {boolean} touch */
   press(x, y, touch) {
-    const i = this.at(x, y, touch ? 2 * NEAR : NEAR);
-    if (touch && i !== this.pointed) this.point(i);
+    const i = this.pointAt(x, y, touch ? 2 * NEAR : NEAR);
+    if (touch && i !== this.selected) this.select(i);
     else this.search(i);
   }
 
+  /** @param {number} i */
   async search(i) {
-    if (i === undefined || i < 0) return;
+    if (i < 0) return;
     try {
       const key = await this.keyOf(i);
       if (current(["search", "map"]).name === "map") go("search", { key });
     } catch (error) {
-      if (!isTold(error)) this.say("That did not work", h("p", {}, error.message));
+      this.failed(error);
     }
   }
 }
 
-/** Categories by name (2 before 10), each with a colour and its place on the map. */
+/** Categories by name (2 before 10), each with a colour and a label. @param {string[]} categories @param {Uint8Array} of @param {Float32Array} xy @returns {Colouring} */
 function inOrder(categories, of, xy) {
   const order = categories.map((_, i) => i).sort((a, b) => categories[a].localeCompare(categories[b], undefined, { numeric: true }));
   const rank = new Uint8Array(256).fill(NONE);
   order.forEach((category, at) => { rank[category] = at; });
   const ranked = of.map((category) => rank[category]);
-  return { of: ranked, names: order.map((i) => categories[i]), colours: order.map((_, at) => categoryColour(at)), places: densestPlaces(xy, ranked, order.length) };
+  return { of: ranked, names: order.map((i) => categories[i]), colours: order.map((_, at) => categoryColour(at)), labels: labelPositions(xy, ranked, order.length) };
 }

@@ -1,85 +1,97 @@
-// Hands on the map: drag and pinch, wheel and keys, turned into looks of the camera.
+// Pan and zoom of the map by mouse, touch, wheel and keyboard.
 
-const CLICK = 5; // CSS pixels a press may wander and still be a click
-const STEP = 80; // CSS pixels that an arrow key moves
-const CLOSER = 1.5; // times that a key zooms
+/** @import { Scatter } from "./scatter.js" */
+
+const CLICK = 5; // CSS pixels a press may move and still be a click
+const STEP = 80; // CSS pixels per arrow key
+const ZOOM = 1.5; // factor per key
 
 /**
- * Told: over(x, y) and out() as the pointer moves, press(x, y, touch) for a click, middle() after a
- * move by key, enter() for the Enter key.
+ * Callbacks: over(x, y) and out() as the pointer moves, press(x, y, touch) for a click, middle() after a move
+ * by key, enter() for the Enter key.
+ * @param {HTMLCanvasElement} canvas @param {Scatter} scatter
+ * @param {{over: (x: number, y: number) => void, out: () => void, press: (x: number, y: number, touch: boolean) => void, middle: () => void, enter: () => void}} callbacks
  */
-export function listenToHands(canvas, scatter, told) {
-  const down = new Map(); // pointer -> where it is
-  let wandered = 0;
+export function listenForPanZoom(canvas, scatter, callbacks) {
+  /** @type {Map<number, Point>} */
+  const pointers = new Map(); // those that are down
+  let moved = 0;
   let pinched = false;
-  const place = (event) => {
+  /** @param {MouseEvent} event @returns {Point} */
+  const position = (event) => {
     const box = canvas.getBoundingClientRect();
     return { x: event.clientX - box.left, y: event.clientY - box.top };
   };
 
   canvas.addEventListener("pointerdown", (event) => {
     canvas.setPointerCapture(event.pointerId);
-    down.set(event.pointerId, place(event));
-    if (down.size === 1) { wandered = 0; pinched = false; }
+    pointers.set(event.pointerId, position(event));
+    if (pointers.size === 1) { moved = 0; pinched = false; }
   });
 
   canvas.addEventListener("pointermove", (event) => {
-    const now = place(event);
-    const before = down.get(event.pointerId);
+    const now = position(event);
+    const before = pointers.get(event.pointerId);
     if (!before) {
-      told.over(now.x, now.y);
+      callbacks.over(now.x, now.y);
       return;
     }
-    if (down.size === 2) {
-      const other = [...down].find(([id]) => id !== event.pointerId)[1];
+    const other = [...pointers].find(([id]) => id !== event.pointerId)?.[1];
+    if (other) {
       pinched = true;
       pinch(scatter, before, now, other);
     } else {
-      wandered += Math.hypot(now.x - before.x, now.y - before.y);
-      if (wandered > CLICK) { told.out(); scatter.pan(now.x - before.x, now.y - before.y); }
+      moved += Math.hypot(now.x - before.x, now.y - before.y);
+      if (moved > CLICK) { callbacks.out(); scatter.pan(now.x - before.x, now.y - before.y); }
     }
-    down.set(event.pointerId, now);
+    pointers.set(event.pointerId, now);
   });
 
+  /** @param {PointerEvent} event */
   const up = (event) => {
-    if (!down.delete(event.pointerId) || event.type === "pointercancel") return;
-    const { x, y } = place(event);
-    if (wandered <= CLICK && !pinched) told.press(x, y, event.pointerType === "touch");
+    if (!pointers.delete(event.pointerId) || event.type === "pointercancel") return;
+    const { x, y } = position(event);
+    if (moved <= CLICK && !pinched) callbacks.press(x, y, event.pointerType === "touch");
   };
   canvas.addEventListener("pointerup", up);
   canvas.addEventListener("pointercancel", up);
-  canvas.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") told.out(); });
+  canvas.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") callbacks.out(); });
 
   canvas.addEventListener("wheel", (event) => {
     event.preventDefault();
-    const { x, y } = place(event);
+    const { x, y } = position(event);
     const lines = event.deltaMode === WheelEvent.DOM_DELTA_LINE ? 16 : 1;
     scatter.zoomAt(x, y, Math.exp((-event.deltaY * lines * (event.ctrlKey ? 4 : 1)) / 400)); // ctrl: a pinch on a trackpad
-    told.out();
+    callbacks.out();
   }, { passive: false });
 
   canvas.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const moves = { ArrowLeft: [STEP, 0], ArrowRight: [-STEP, 0], ArrowUp: [0, STEP], ArrowDown: [0, -STEP] };
     const { clientWidth, clientHeight } = canvas;
+    /** @param {number} factor */
     const zoom = (factor) => scatter.zoomAt(clientWidth / 2, clientHeight / 2, factor);
-    if (event.key in moves) scatter.pan(...moves[event.key]);
-    else if (event.key === "+" || event.key === "=") zoom(CLOSER);
-    else if (event.key === "-" || event.key === "_") zoom(1 / CLOSER);
-    else if (event.key === "0") scatter.look(...scatter.home());
-    else if (event.key === "Enter") { told.enter(); return; }
-    else if (event.key === "Escape") { told.out(); return; }
-    else return;
-    event.preventDefault();
-    told.middle();
+    /** @type {Record<string, () => void>} */
+    const actions = {
+      ArrowLeft: () => scatter.pan(STEP, 0), ArrowRight: () => scatter.pan(-STEP, 0),
+      ArrowUp: () => scatter.pan(0, STEP), ArrowDown: () => scatter.pan(0, -STEP),
+      "+": () => zoom(ZOOM), "=": () => zoom(ZOOM), "-": () => zoom(1 / ZOOM), _: () => zoom(1 / ZOOM),
+      0: () => scatter.look(...scatter.home()),
+    };
+    if (event.key === "Enter") callbacks.enter();
+    else if (event.key === "Escape") callbacks.out();
+    else if (event.key in actions) {
+      actions[event.key]();
+      event.preventDefault();
+      callbacks.middle();
+    }
   });
-  canvas.addEventListener("blur", () => told.out());
+  canvas.addEventListener("blur", () => callbacks.out());
 }
 
-/** Two fingers: what lay between them stays between them. */
+/** Two fingers: what lay between them stays between them. @param {Scatter} scatter @param {Point} before @param {Point} now @param {Point} other */
 function pinch(scatter, before, now, other) {
-  const middle = { x: (now.x + other.x) / 2, y: (now.y + other.y) / 2 };
-  const length = (a, b) => Math.max(1, Math.hypot(a.x - b.x, a.y - b.y));
-  scatter.zoomAt(middle.x, middle.y, length(now, other) / length(before, other));
+  /** @param {Point} a */
+  const distance = (a) => Math.max(1, Math.hypot(a.x - other.x, a.y - other.y));
+  scatter.zoomAt((now.x + other.x) / 2, (now.y + other.y) / 2, distance(now) / distance(before));
   scatter.pan((now.x - before.x) / 2, (now.y - before.y) / 2);
 }

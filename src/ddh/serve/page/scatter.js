@@ -1,18 +1,18 @@
-// Points on a canvas: one pass into the pixels of an image a frame, with a camera that pans and zooms.
+// Points on a canvas: one pass into the pixels of an image per frame, with a camera that pans and zooms.
 
-const MARGIN = 12; // pixels round the image, so that a dot at the edge needs no test of its own
-const COVER = 0.03; // part of the canvas that the dots cover together, before they are clipped to a size
+const MARGIN = 12; // pixels round the image, so that a dot at the edge needs no clipping
+const COVER = 0.03; // fraction of the canvas that the dots cover together, before their size is clipped
 const SMALLEST = 1.1, LARGEST = 5; // radius of a dot, in CSS pixels
-const AIR = 36; // CSS pixels round the points at the first look
-const DEEPEST = 400; // times closer than the first look
-const GLIDE = 160; // ms of a step by key or button
+const AIR = 36; // CSS pixels round the points in the initial view
+const MIN_ZOOM = 0.5, MAX_ZOOM = 400; // relative to the initial view
+const GLIDE = 160; // ms of an animated step
 
-const stillness = matchMedia("(prefers-reduced-motion: reduce)");
+const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
 
-/** A colour as the 32 bits of a pixel, from {r, g, b}. */
+/** A colour as the 32 bits of a pixel. @param {Rgb} colour */
 export const pixel = ({ r, g, b }) => ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
 
-/** A soft disc: offsets of its pixels in the image, and how much of each it covers (of 256). */
+/** A soft disc: offsets of its pixels in the image, and how much of each it covers (of 256). @param {number} radius @param {number} stride */
 function disc(radius, stride) {
   const reach = Math.min(MARGIN - 1, Math.ceil(radius));
   const solid = [], edge = [], cover = [];
@@ -26,7 +26,7 @@ function disc(radius, stride) {
   return { solid: Int32Array.from(solid), edge: Int32Array.from(edge), cover: Int32Array.from(cover) };
 }
 
-/** The middle and the size of the box that holds all points. */
+/** The centre and the size of the bounding box. @param {Float32Array} xy */
 function boundsOf(xy) {
   let [left, right, top, bottom] = [Infinity, -Infinity, Infinity, -Infinity];
   for (let i = 0; i < xy.length; i += 2) {
@@ -39,12 +39,23 @@ function boundsOf(xy) {
 }
 
 export class Scatter {
-  /** above(context, toScreen) draws what lies on top of the dots. */
-  constructor(canvas, above) {
+  /** drawAbove(context, ratio) draws what lies on top of the dots. @param {HTMLCanvasElement} canvas @param {(context: CanvasRenderingContext2D, ratio: number) => void} drawAbove */
+  constructor(canvas, drawAbove) {
     this.canvas = canvas;
-    this.context = canvas.getContext("2d", { alpha: false });
-    this.above = above;
+    this.context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d", { alpha: false }));
+    this.drawAbove = drawAbove;
+    /** @type {Float32Array} */
     this.xy = new Float32Array(0);
+    this.offsets = new Int32Array(0); // of each point in the image, -1 outside of it
+    this.colours = new Uint32Array(0); // a pixel per point
+    this.background = 0;
+    /** @type {number | null} */
+    this.faint = null; // points of this colour are drawn below the others
+    this.stride = 0;
+    this.ratio = 1;
+    this.dots = new Map(); // radius -> disc
+    /** @type {number | null} */
+    this.frame = null;
     this.bounds = { x: 0, y: 0, width: 2, height: 2 };
     this.covered = 0; // CSS pixels on the left that lie under something else
     this.centre = { x: 0, y: 0 };
@@ -52,17 +63,18 @@ export class Scatter {
     new ResizeObserver(() => this.resize()).observe(canvas);
   }
 
+  /** @param {Float32Array} xy */
   setPoints(xy) {
     this.xy = xy;
-    this.places = new Int32Array(xy.length / 2);
+    this.offsets = new Int32Array(xy.length / 2);
     this.bounds = boundsOf(xy);
     this.look(...this.home());
   }
 
-  /** colours: a pixel for each point; those equal to faint are drawn below the others. */
-  setColours(colours, background, faint = null) {
+  /** @param {Uint32Array} colours @param {number} background @param {number | null} faint */
+  setColours(colours, background, faint) {
     Object.assign(this, { colours, background, faint });
-    this.ask();
+    this.requestDraw();
   }
 
   resize() {
@@ -75,7 +87,7 @@ export class Scatter {
     this.stride = this.canvas.width + 2 * MARGIN;
     this.image = new ImageData(this.stride, this.canvas.height + 2 * MARGIN);
     this.pixels = new Uint32Array(this.image.data.buffer);
-    this.dots = new Map();
+    this.dots.clear();
     if (this.zoom === 1) this.look(...this.home());
     this.draw(); // at once: a canvas that was resized is blank
   }
@@ -88,7 +100,7 @@ export class Scatter {
     return Math.max(1, Math.min((free - air) / this.bounds.width, (height - air) / this.bounds.height)) * this.zoom;
   }
 
-  /** The first look: x, y of the centre and the zoom. */
+  /** The initial view: x, y of the centre and the zoom. @returns {[number, number, number]} */
   home() {
     const { x, y } = this.bounds;
     const aside = this.pixels ? (this.covered * this.ratio) / 2 / (this.scale() / this.zoom) : 0;
@@ -97,45 +109,47 @@ export class Scatter {
 
   radius() {
     const { width, height } = this.canvas;
-    const area = (width * height * COVER) / Math.max(1, this.places.length) / this.ratio ** 2;
+    const area = (width * height * COVER) / Math.max(1, this.offsets.length) / this.ratio ** 2;
     return Math.max(SMALLEST, Math.min(LARGEST, Math.max(SMALLEST, Math.sqrt(area / Math.PI)) * Math.sqrt(this.zoom)));
   }
 
-  ask() {
+  requestDraw() {
     this.frame ??= requestAnimationFrame(() => { this.frame = null; this.draw(); });
   }
 
   draw() {
-    if (!this.pixels || !this.colours) return;
+    if (!this.pixels || !this.image || !this.colours.length || this.colours.length !== this.offsets.length) return;
     this.pixels.fill(this.background);
-    this.place();
+    this.project();
     if (this.faint !== null) this.stamp(true);
     this.stamp(false);
     this.context.putImageData(this.image, -MARGIN, -MARGIN);
-    this.above?.(this.context, this.ratio);
+    this.drawAbove(this.context, this.ratio);
   }
 
-  /** Where each point lies in the image; -1 outside of it. */
-  place() {
-    const { xy, places, stride } = this;
+  /** Compute where each point lies in the image. */
+  project() {
+    const { xy, offsets, stride } = this;
     const scale = this.scale();
     const left = this.canvas.width / 2 - this.centre.x * scale;
     const top = this.canvas.height / 2 - this.centre.y * scale;
-    const right = this.canvas.width + MARGIN, bottom = this.canvas.height + MARGIN;
-    for (let i = 0; i < places.length; i += 1) {
+    const { width, height } = this.canvas;
+    for (let i = 0; i < offsets.length; i += 1) {
       const x = Math.round(xy[2 * i] * scale + left), y = Math.round(xy[2 * i + 1] * scale + top);
-      const seen = x >= 0 && y >= 0 && x < right - MARGIN && y < bottom - MARGIN;
-      places[i] = seen ? (y + MARGIN) * stride + x + MARGIN : -1;
+      const visible = x >= 0 && y >= 0 && x < width && y < height;
+      offsets[i] = visible ? (y + MARGIN) * stride + x + MARGIN : -1;
     }
   }
 
+  /** Draw the dots of the faint colour, or all others. @param {boolean} faintOnes */
   stamp(faintOnes) {
-    const { places, pixels, colours, faint } = this;
+    const { offsets, colours, faint } = this;
+    const pixels = /** @type {Uint32Array} */ (this.pixels);
     const radius = Math.round(this.radius() * this.ratio * 4) / 4;
     if (!this.dots.has(radius)) this.dots.set(radius, disc(radius, this.stride));
     const { solid, edge, cover } = this.dots.get(radius);
-    for (let i = 0; i < places.length; i += 1) {
-      const at = places[i];
+    for (let i = 0; i < offsets.length; i += 1) {
+      const at = offsets[i];
       if (at < 0) continue;
       const colour = colours[i];
       if ((colour === faint) !== faintOnes) continue;
@@ -150,52 +164,62 @@ export class Scatter {
     }
   }
 
-  /** A place of the layout in CSS pixels of the canvas, and back. */
+  /** A position of the layout in CSS pixels of the canvas. @param {number} x @param {number} y */
   toScreen(x, y) {
     const scale = this.scale() / this.ratio;
     return [this.canvas.clientWidth / 2 + (x - this.centre.x) * scale, this.canvas.clientHeight / 2 + (y - this.centre.y) * scale];
   }
 
+  /** And back. @param {number} px @param {number} py */
   toLayout(px, py) {
     const scale = this.scale() / this.ratio;
     return [this.centre.x + (px - this.canvas.clientWidth / 2) / scale, this.centre.y + (py - this.canvas.clientHeight / 2) / scale];
   }
 
-  /** A length in CSS pixels as a length of the layout. */
+  /** A length in CSS pixels as a length of the layout. @param {number} pixels */
   length(pixels) {
     return (pixels * this.ratio) / this.scale();
   }
 
+  /** @param {number} dx @param {number} dy */
   pan(dx, dy) {
     this.look(this.centre.x - this.length(dx), this.centre.y - this.length(dy), this.zoom);
   }
 
-  /** Zoom by a factor; what lies at (px, py) stays there. */
+  /** Zoom by a factor; what lies at (px, py) stays there. @param {number} px @param {number} py @param {number} factor */
   zoomAt(px, py, factor) {
     const [x, y] = this.toLayout(px, py);
-    const zoom = Math.max(0.5, Math.min(DEEPEST, this.zoom * factor));
+    const zoom = this.zoomedBy(factor);
     const kept = this.zoom / zoom;
     this.look(x + (this.centre.x - x) * kept, y + (this.centre.y - y) * kept, zoom);
   }
 
+  /** @param {number} factor */
+  zoomedBy(factor) {
+    return Math.max(MIN_ZOOM, Math.min(MAX_ZOOM, this.zoom * factor));
+  }
+
+  /** Move the camera. @param {number} x @param {number} y @param {number} zoom */
   look(x, y, zoom) {
     const { bounds } = this;
+    /** @type {(value: number, middle: number, size: number) => number} */
     const near = (value, middle, size) => Math.max(middle - size, Math.min(middle + size, value));
     this.centre = { x: near(x, bounds.x, bounds.width), y: near(y, bounds.y, bounds.height) };
     this.zoom = zoom;
-    this.ask();
+    this.requestDraw();
   }
 
   reset() {
     this.glide(...this.home());
   }
 
-  /** Go to a look smoothly, or at once for those who want no motion. */
+  /** Move the camera smoothly, or at once for those who want no motion. @param {number} x @param {number} y @param {number} zoom */
   glide(x, y, zoom) {
     const from = { ...this.centre, zoom: this.zoom };
     const begun = performance.now();
+    /** @param {number} now */
     const step = (now) => {
-      const part = stillness.matches ? 1 : Math.min(1, Math.max(0, now - begun) / GLIDE);
+      const part = reducedMotion.matches ? 1 : Math.min(1, Math.max(0, now - begun) / GLIDE);
       const eased = 1 - (1 - part) ** 3;
       this.look(from.x + (x - from.x) * eased, from.y + (y - from.y) * eased, from.zoom * (zoom / from.zoom) ** eased);
       if (part < 1) requestAnimationFrame(step);
@@ -203,7 +227,8 @@ export class Scatter {
     step(begun);
   }
 
+  /** @param {number} factor */
   glideZoom(factor) {
-    this.glide(this.centre.x, this.centre.y, Math.max(0.5, Math.min(DEEPEST, this.zoom * factor)));
+    this.glide(this.centre.x, this.centre.y, this.zoomedBy(factor));
   }
 }

@@ -1,0 +1,87 @@
+// The JSON of the service and the parts of the page that several modules share, for the type checks.
+
+interface Health {
+  name: string;
+  rows: number;
+  bits: number;
+  images: boolean;
+  pictures: boolean;
+}
+
+interface Item {
+  key: string;
+  code: string | null;
+  picture: boolean;
+  path?: string | null;
+  folder?: string;
+  metadata?: Record<string, unknown>;
+  distance?: number;
+  width?: number | null;
+  height?: number | null;
+  bytes?: number | null;
+}
+
+interface QueryOfAnswer { code: string; bits: number; key: string | null }
+
+/** One page of a list; next is null at the end. */
+interface ListPage<T> { items: T[]; next: string | number | null }
+
+interface ResultPage extends ListPage<Item> { query?: QueryOfAnswer; rows?: number; seconds?: number }
+
+interface SearchAnswer { query: QueryOfAnswer; results: Item[]; more: boolean; seconds: number }
+
+interface DuplicateGroup { items: Item[]; keep: string }
+
+interface GroupPage extends ListPage<DuplicateGroup> { total: number }
+
+interface Facets {
+  folders: { name: string; rows: number }[];
+  metadata: Record<string, (string | number | boolean)[]>;
+}
+
+interface MapState { state: "ready" | "computing" | "empty"; points: number; done: number; colours: string[] }
+
+interface Curve { name: string; x: number[]; y: (number | null)[] }
+
+interface Job {
+  id: string;
+  kind: string;
+  title: string;
+  state: string;
+  started: string;
+  updated: string;
+  done: number;
+  total: number | null;
+  unit: string;
+  seconds_left: number | null;
+  message: string;
+  curves: Curve[];
+}
+
+interface RequestOptions {
+  json?: object;
+  form?: FormData;
+  method?: string;
+  headers?: Record<string, string>;
+  signal?: AbortSignal;
+}
+
+/** The parameters of a view, as they stand in the address. */
+type ViewParameters = Record<string, string | undefined>;
+
+type Source<T> = (next: any, signal: AbortSignal) => Promise<T>;
+
+interface View { element: HTMLElement; show(parameters: ViewParameters): void; hide(): void }
+
+interface App { health: Health; refresh(): Promise<void>; setTitle(text: string): void }
+
+type Attributes = Record<string, unknown>;
+type Child = Node | string | null | undefined | Child[];
+
+interface Point { x: number; y: number }
+interface Rgb { r: number; g: number; b: number }
+
+/** How the points of the map are coloured: a category per point, and what belongs to each category. */
+interface Colouring { of: Uint8Array; names: string[]; colours: Rgb[]; labels: ([number, number] | null)[] }
+
+interface Upload { url: string; name: string }
