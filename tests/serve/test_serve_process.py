@@ -186,6 +186,20 @@ def test_a_slow_body_is_given_up(served, kind):
     assert time.monotonic() - started > 1
 
 
+def test_a_slow_head_is_given_up(served):
+    with socket.create_connection(("127.0.0.1", served.port), timeout=PATIENCE) as connection:
+        connection.sendall(head()[:-2])  # its last line never comes
+        assert connection.recv(65536) == b""
+
+
+@pytest.mark.parametrize("many", [b"X: y\r\n" * 101, b"X: " + b"y" * 100_000])
+def test_a_large_head_is_refused(served, many):
+    start = b"GET /items HTTP/1.1\r\nHost: localhost\r\n"
+    assert talk(served, start + many).startswith(b"HTTP/1.1 400")
+    kept = start + b"X: y\r\n" * 98 + b"Connection: close\r\n\r\n"
+    assert talk(served, kept).startswith(b"HTTP/1.1 200")
+
+
 @pytest.mark.parametrize(
     "request_bytes",
     [

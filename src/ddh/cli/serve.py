@@ -53,7 +53,7 @@ DEFAULTS = Settings()
 )  # fmt: skip
 @click.option(
     "--body-seconds", default=DEFAULTS.body_seconds, show_default=True,
-    help="Longest time for a body to arrive.",
+    help="Longest time for the head of a request, and for its body, to arrive.",
 )  # fmt: skip
 @click.option(
     "--answer-seconds", default=DEFAULTS.answer_seconds, show_default=True,

@@ -18,6 +18,7 @@ __all__ = ["Settings", "create_app", "run"]
 
 LIBRARIES = (
     "fastapi",
+    "httptools",
     "multipart",
     "prometheus_client",
     "python_multipart",

@@ -2,12 +2,15 @@
 
 import logging
 import socket
+from functools import partial
+from typing import Any
 
 import click
 import uvicorn
 
 from ddh._core.errors import InputError
 from ddh.serve.app import create_app
+from ddh.serve.protocol import LimitedHttp
 from ddh.serve.request_log import JsonLines
 from ddh.serve.settings import Settings
 
@@ -43,8 +46,10 @@ def run(
     app = create_app(location, settings)
     listening = _listen(host, port)
     _set_up_log(logging.INFO if log_requests else logging.WARNING)
+    http: Any = partial(LimitedHttp, head_seconds=app.state.service.settings.body_seconds)
     config = uvicorn.Config(
         app,
+        http=http,
         log_config=None,
         access_log=False,
         server_header=False,

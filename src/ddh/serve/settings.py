@@ -29,7 +29,7 @@ class Settings:
     cache : Path, optional
         Folder for thumbnails and maps; see `cache_folder` for the default.
     body_bytes, body_seconds : int, float
-        Largest request body, and longest time for it to arrive.
+        Largest request body, and longest time for it (and before it for the head) to arrive.
     megapixels : float
         Largest uploaded picture, checked against its header.
     answer_seconds : float

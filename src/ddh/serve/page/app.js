@@ -22,10 +22,8 @@ const byId = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
 const [main, tabs, collection, themeButton, progressLine, banner] =
   ["main", "tabs", "collection", "theme", "working", "banner"].map(byId);
 
-/** @type {Partial<Record<Name, View>>} */
-const views = {};
-/** @type {View | null} */
-let openView = null;
+const views = /** @type {Partial<Record<Name, View>>} */ ({});
+let openView = /** @type {View | null} */ (null);
 let ready = false; // whether the service has answered
 
 /** @type {App} */

@@ -35,8 +35,7 @@ export class BitGrid {
     this.name = name;
     this.columns = square ? squareColumns : wideColumns;
     this.element = s("svg", { class: "bits", role: "img", "aria-label": name });
-    /** @type {SVGRectElement[]} */
-    this.cells = [];
+    this.cells = /** @type {SVGRectElement[]} */ ([]);
     this.values = new Uint8Array(0);
     this.hex = "";
   }

@@ -15,8 +15,7 @@ import { altText, shortName, standIn } from "./thumbnail.js";
 
 const dialog = h("dialog", { class: "detail", "aria-labelledby": "detail-title" });
 document.body.append(dialog);
-/** @type {Detail | null} */
-let shown = null;
+let shown = /** @type {Detail | null} */ (null);
 
 dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
 dialog.addEventListener("close", () => { shown?.closed?.(shown.index); shown = null; dialog.replaceChildren(); });

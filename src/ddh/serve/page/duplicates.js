@@ -43,10 +43,8 @@ export class DuplicatesView {
   /** @param {App} app */
   constructor(app) {
     this.app = app;
-    /** @type {Map<string, Record<string, unknown>>} */
-    this.ticked = new Map(); // key -> row of the export; kept while the page is open
-    /** @type {DuplicateGroup[]} */
-    this.shown = [];
+    this.ticked = /** @type {Map<string, Record<string, unknown>>} */ (new Map()); // key -> row of the export; kept while the page is open
+    this.shown = /** @type {DuplicateGroup[]} */ ([]);
     this.radius = new Slider({ id: "duplicates-radius", label: "Together when at most", pause: PAUSE,
       max: Math.max(1, Math.floor(app.health.bits / 4)), text: (radius) => (radius === 0 ? "no bit differs" : distanceText(radius)),
       changed: () => go("duplicates", { radius: this.radius.value }, { replace: true }) });
@@ -155,8 +153,7 @@ export class DuplicatesView {
   }
 
   showTicks() {
-    /** @type {NodeListOf<HTMLInputElement>} */
-    const boxes = this.groups.querySelectorAll("input[type=checkbox]");
+    const boxes = /** @type {NodeListOf<HTMLInputElement>} */ (this.groups.querySelectorAll("input[type=checkbox]"));
     for (const box of boxes) box.checked = this.ticked.has(box.dataset.key ?? "");
     this.bar.hidden = this.ticked.size === 0;
     this.count.textContent = `${this.ticked.size.toLocaleString()} ticked`;

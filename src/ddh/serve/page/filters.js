@@ -25,8 +25,7 @@ export class Filters {
     this.fields = h("div", { class: "fields" });
     this.reset = button(["Clear the filters"], () => changed({ radius: null, folder: null, where: null }), { class: "small", hidden: true });
     this.element = h("div", { class: "filters" }, this.radius.element, this.fields, this.reset);
-    /** @type {ReturnType<typeof select>[]} */
-    this.selects = [];
+    this.selects = /** @type {ReturnType<typeof select>[]} */ ([]);
   }
 
   /** Offer the folders and values of the collection. @param {Facets} facets */
@@ -52,8 +51,7 @@ export class Filters {
   }
 
   report() {
-    /** @type {Record<string, unknown>} */
-    const where = {};
+    const where = /** @type {Record<string, unknown>} */ ({});
     let folder = null;
     for (const { input, name } of this.selects) {
       if (input.value === "") continue;

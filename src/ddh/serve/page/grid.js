@@ -40,13 +40,11 @@ export class PictureGrid {
     this.list = h("ul", { class: "grid", role: "list", "aria-label": "Pictures" });
     this.end = h("div", { class: "grid-end" });
     this.element = h("div", { class: "grid-room" }, this.list, this.end);
-    /** @type {Item[]} */
-    this.items = [];
+    this.items = /** @type {Item[]} */ ([]);
     this.bits = 0;
     this.fresh = false; // whether the next pictures replace those that are shown
     this.refocus = false;
-    /** @type {Element | null} */
-    this.current = null;
+    this.current = /** @type {Element | null} */ (null);
     /** @type {Pager<ResultPage>} */
     this.pager = new Pager(this.end, AHEAD, (answer) => {
       const first = this.fresh;

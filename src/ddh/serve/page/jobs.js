@@ -31,8 +31,7 @@ export class JobsView {
     this.status = statusLine();
     this.list = h("div", { class: "jobs" });
     this.element = h("div", { class: "view jobs-view" }, viewHead("Jobs", this.status), this.list);
-    /** @type {Map<string, {text: string, element: Element}>} */
-    this.drawn = new Map(); // by id: a job that did not change is not drawn again
+    this.drawn = /** @type {Map<string, {text: string, element: Element}>} */ (new Map()); // by id: a job that did not change is not drawn again
     document.addEventListener("visibilitychange", () => { if (this.open && !document.hidden) this.refresh(); });
   }
 

@@ -23,23 +23,16 @@ export class MapView {
     this.app = app;
     this.open = false;
     this.timer = 0;
-    /** @type {ViewParameters} */
-    this.parameters = {};
+    this.parameters = /** @type {ViewParameters} */ ({});
     this.xy = new Float32Array(0);
     this.index = new GridIndex(this.xy);
     this.layoutOf = -1; // rows of the collection that is shown
-    /** @type {Map<number, string>} */
-    this.keys = new Map(); // of the points, as they were requested
-    /** @type {Map<string, Colouring>} */
-    this.colourings = new Map();
-    /** @type {Colouring} */
-    this.colouring = { of: new Uint8Array(0), names: [], colours: [], labels: [] };
-    /** @type {string[]} */
-    this.names = []; // what points can be coloured by
-    /** @type {Uint8Array | null} */
-    this.codes = null;
-    /** @type {number | null} */
-    this.highlighted = null; // category
+    this.keys = /** @type {Map<number, string>} */ (new Map()); // of the points, as they were requested
+    this.colourings = /** @type {Map<string, Colouring>} */ (new Map());
+    this.colouring = /** @type {Colouring} */ ({ of: new Uint8Array(0), names: [], colours: [], labels: [] });
+    this.names = /** @type {string[]} */ ([]); // what points can be coloured by
+    this.codes = /** @type {Uint8Array | null} */ (null);
+    this.highlighted = /** @type {number | null} */ (null); // category
     this.selected = -1; // point
     this.ink = { text: "", halo: "" };
 
@@ -174,8 +167,7 @@ export class MapView {
     const { of, names, colours } = this.colouring;
     const counts = new Uint32Array(256);
     for (const value of of) counts[value] += 1;
-    /** @type {[number, string][]} */
-    const rows = [...names.entries()];
+    const rows = /** @type {[number, string][]} */ ([...names.entries()]);
     if (counts[NONE]) rows.push([NONE, "none"]);
     this.legend.replaceChildren(...rows.map(([value, name]) => {
       const swatch = h("span", { class: "swatch" });
@@ -229,8 +221,7 @@ export class MapView {
     context.lineWidth = 4;
     context.strokeStyle = this.ink.halo;
     context.fillStyle = this.ink.text;
-    /** @type {{x: number, y: number, half: number}[]} */
-    const drawn = [];
+    const drawn = /** @type {{x: number, y: number, half: number}[]} */ ([]);
     const { names, labels } = this.colouring;
     labels.forEach((position, i) => {
       if (!position || (this.highlighted !== null && this.highlighted !== i)) return;

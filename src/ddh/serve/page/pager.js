@@ -11,10 +11,8 @@ export class Pager {
     this.end = end;
     this.arrived = arrived;
     this.failed = failed;
-    /** @type {string | number | null} */
-    this.next = null;
-    /** @type {AbortController | null} */
-    this.request = null;
+    this.next = /** @type {string | number | null} */ (null);
+    this.request = /** @type {AbortController | null} */ (null);
     this.observer = new IntersectionObserver((entries) => {
       if (entries.some(({ isIntersecting }) => isIntersecting)) this.more();
     }, { rootMargin: margin });

@@ -13,8 +13,7 @@ const ZOOM = 1.5; // factor per key
  * @param {{over: (x: number, y: number) => void, out: () => void, press: (x: number, y: number, touch: boolean) => void, middle: () => void, enter: () => void}} callbacks
  */
 export function listenForPanZoom(canvas, scatter, callbacks) {
-  /** @type {Map<number, Point>} */
-  const pointers = new Map(); // those that are down
+  const pointers = /** @type {Map<number, Point>} */ (new Map()); // those that are down
   let moved = 0;
   let pinched = false;
   /** @param {MouseEvent} event @returns {Point} */

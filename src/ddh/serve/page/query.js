@@ -22,8 +22,7 @@ export class QueryPanel {
     this.hint = h("p", { class: "hint" });
     this.room = h("div", { class: "query-room" });
     this.element = h("div", { class: "query" }, form, this.room);
-    /** @type {string | null} */
-    this.code = null;
+    this.code = /** @type {string | null} */ (null);
   }
 
   /** No query yet: the place to drop a picture, or why there is none. @param {boolean} takesPictures */

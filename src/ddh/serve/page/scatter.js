@@ -44,18 +44,15 @@ export class Scatter {
     this.canvas = canvas;
     this.context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d", { alpha: false }));
     this.drawAbove = drawAbove;
-    /** @type {Float32Array} */
-    this.xy = new Float32Array(0);
+    this.xy = /** @type {Float32Array} */ (new Float32Array(0));
     this.offsets = new Int32Array(0); // of each point in the image, -1 outside of it
     this.colours = new Uint32Array(0); // a pixel per point
     this.background = 0;
-    /** @type {number | null} */
-    this.faint = null; // points of this colour are drawn below the others
+    this.faint = /** @type {number | null} */ (null); // points of this colour are drawn below the others
     this.stride = 0;
     this.ratio = 1;
     this.dots = new Map(); // radius -> disc
-    /** @type {number | null} */
-    this.frame = null;
+    this.frame = /** @type {number | null} */ (null);
     this.bounds = { x: 0, y: 0, width: 2, height: 2 };
     this.covered = 0; // CSS pixels on the left that lie under something else
     this.centre = { x: 0, y: 0 };

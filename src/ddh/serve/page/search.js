@@ -30,18 +30,13 @@ export class SearchView {
   /** @param {App} app */
   constructor(app) {
     this.app = app;
-    /** @type {Map<string, KeptList>} */
-    this.lists = new Map(); // address -> what Back shows at once
-    /** @type {Map<string, Upload>} */
-    this.uploads = new Map(); // code -> the picture it was computed from
-    /** @type {ViewParameters} */
-    this.parameters = {};
+    this.lists = /** @type {Map<string, KeptList>} */ (new Map()); // address -> what Back shows at once
+    this.uploads = /** @type {Map<string, Upload>} */ (new Map()); // code -> the picture it was computed from
+    this.parameters = /** @type {ViewParameters} */ ({});
     this.address = "";
-    /** @type {ResultPage | null} */
-    this.answer = null; // the first page of what is shown
+    this.answer = /** @type {ResultPage | null} */ (null); // the first page of what is shown
     this.shownQuery = "";
-    /** @type {AbortController | null} */
-    this.uploading = null;
+    this.uploading = /** @type {AbortController | null} */ (null);
     this.facetsOf = -1;
     this.emptyTimer = 0;
     this.query = new QueryPanel({
