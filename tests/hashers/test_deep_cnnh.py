@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from ddh.hashers.cnnh import BLOCKS, Factorisation, target_codes
-from ddh.hashers.label_pairs import indicators, similarity
+from ddh.hashers.label_pairs import similarity
+from ddh.neighbours.labels import indicators
 
 
 def random_similarity(rows: int, seed: int = 0, *, multi: bool = False) -> np.ndarray:

@@ -14,7 +14,8 @@ from ddh.hashers.ksh import (
     smooth_loss,
     spectral_coefficients,
 )
-from ddh.hashers.label_pairs import PairSimilarity, indicators
+from ddh.hashers.label_pairs import PairSimilarity
+from ddh.neighbours.labels import indicators
 
 BITS = 6
 

@@ -5,8 +5,8 @@ import pytest
 from scipy.optimize import approx_fprime
 
 from ddh.hashers import LFH
-from ddh.hashers.label_pairs import indicators
 from ddh.hashers.lfh import bound_step, log_likelihood, pair_gradient
+from ddh.neighbours.labels import indicators
 
 BETA = 5.0
 

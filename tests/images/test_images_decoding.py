@@ -235,3 +235,11 @@ def test_extensions_are_those_of_pictures():
     assert {".jpg", ".jpeg", ".png", ".gif", ".webp", ".tif", ".bmp", ".mpo"} <= extensions
     assert not {".eps", ".pdf", ".mpg", ".h5", ".wmf"} & extensions
     assert "EPS" not in picture_formats()
+
+
+@pytest.mark.parametrize("value", [70000, -3, 2**31 - 1, -0.5, 70000.5, 1e30, -1e-40])
+def test_flat_deep_grey_outside_its_range_is_black(value, tmp_path):
+    """No range to stretch: neither a division by zero nor a damaged file."""
+    kind = np.int32 if isinstance(value, int) else np.float32
+    Image.fromarray(np.full((5, 4), value, kind)).save(tmp_path / "flat.tif")
+    assert (np.asarray(decode(tmp_path / "flat.tif")) == 0).all()

@@ -44,6 +44,15 @@ def test_small_pictures_are_enlarged(picture):
     assert Preprocessing(32).apply(Image.new("RGB", (1, 1), (9, 8, 7)))[31, 0].tolist() == [9, 8, 7]
 
 
+def test_tiny_pictures_are_not_cropped_to_their_middle(picture):
+    tiny, thumbnail = picture.resize((30, 20)), picture.resize((150, 112))
+    preprocessing = Preprocessing(224, resize=256, interpolation="bicubic")
+    whole = tiny.crop((5, 0, 25, 20)).resize((224, 224), Image.Resampling.BICUBIC)
+    assert np.abs(preprocessing.apply(tiny).astype(int) - np.asarray(whole)).mean() < 3
+    of_picture, of_thumbnail = (preprocessing.apply(x).astype(int) for x in (picture, thumbnail))
+    assert np.abs(of_picture - of_thumbnail).mean() < 3  # a thumbnail shows what its original does
+
+
 def test_a_thread_of_a_picture_is_no_trouble():
     assert Preprocessing(16).apply(Image.new("RGB", (5000, 1), "red"))[8, 8].tolist() == [255, 0, 0]
     assert Preprocessing(16, mode="squash").apply(Image.new("L", (1, 5000))).shape == (16, 16, 3)

@@ -12,7 +12,8 @@ from ddh._core.errors import InputError
 from ddh._core.progress import track
 from ddh.hashers.deep import DeepHasher
 from ddh.hashers.deep_training import HashLayers, Objective
-from ddh.hashers.label_pairs import indicators, similarity
+from ddh.hashers.label_pairs import similarity
+from ddh.neighbours.labels import indicators
 
 # Rows whose entries of one column move together, as a share of all rows (see `Factorisation`).
 BLOCKS = 64

@@ -13,7 +13,8 @@ from ddh._core.progress import track
 from ddh.hashers.base import Hasher
 from ddh.hashers.block_cut import minimum_energy
 from ddh.hashers.boosted_trees import BinnedFeatures, boost, evaluate, stack
-from ddh.hashers.label_pairs import PairSimilarity, indicators, labelled_rows
+from ddh.hashers.label_pairs import PairSimilarity, labelled_rows
+from ddh.neighbours.labels import indicators
 
 
 class FastH(Hasher):

@@ -79,7 +79,7 @@ class KMH(Hasher):
     def _widths(self) -> list[int]:
         """Bits of each subspace."""
         whole, rest = divmod(self.bits, self.subspace_bits)
-        return [self.subspace_bits] * whole + [rest] * (rest > 0)
+        return [self.subspace_bits] * whole + ([rest] if rest else [])
 
     def _outputs(self, X: NDArray[Any]) -> NDArray[np.floating]:
         """Per bit: how much farther the nearest codeword with -1 is than the nearest with +1."""

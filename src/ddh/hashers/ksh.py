@@ -12,8 +12,9 @@ from ddh._core.arrays import sgn
 from ddh._core.progress import track
 from ddh.hashers.base import Hasher
 from ddh.hashers.kernel_features import draw_anchors, gaussian_kernel, mean_squared_distance
-from ddh.hashers.label_pairs import PairSimilarity, indicators, labelled_rows
+from ddh.hashers.label_pairs import PairSimilarity, labelled_rows
 from ddh.hashers.linear_algebra import BLOCK_ROWS, column_means, fix_signs
+from ddh.neighbours.labels import indicators
 
 JITTER = 1e-6
 

@@ -7,23 +7,14 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from ddh._core.errors import InputError
-
-
-def indicators(y: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Labels as a 0/1 matrix (n, concepts); a row without a label (class -1) is a row of zeros."""
-    if y.ndim == 2:
-        return y.astype(np.float32)
-    classes, column = np.unique(y, return_inverse=True)
-    matrix = np.zeros((len(y), len(classes)), np.float32)
-    matrix[np.arange(len(y)), column] = 1
-    return matrix[:, classes >= 0]
+from ddh.neighbours.labels import is_labelled, shares_label
 
 
 def labelled_rows(
     y: NDArray[np.int64], count: int | None, rng: np.random.Generator
 ) -> NDArray[np.intp]:
     """Rows that carry a label, in order; `count` of them drawn at random where there are more."""
-    rows = np.flatnonzero(y.any(axis=1) if y.ndim == 2 else y >= 0)
+    rows = np.flatnonzero(is_labelled(y))
     if len(rows) < 2:
         raise InputError(
             f"{len(rows)} row(s) carry a label, two or more are needed "
@@ -36,7 +27,7 @@ def labelled_rows(
 
 def similarity(left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float32]:
     """+1 where two rows of indicators share a label, -1 elsewhere: (left rows, right rows)."""
-    return np.where(left @ right.T > 0, np.float32(1), np.float32(-1))
+    return np.where(shares_label(left, right), np.float32(1), np.float32(-1))
 
 
 class PairSimilarity:

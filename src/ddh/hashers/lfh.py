@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from ddh._core.arrays import sgn
 from ddh._core.progress import track
 from ddh.hashers.base import LinearHasher
-from ddh.hashers.label_pairs import indicators, labelled_rows
+from ddh.hashers.label_pairs import labelled_rows
 from ddh.hashers.linear_algebra import Ridge, column_means
+from ddh.neighbours.labels import indicators
 
 # the paper takes as many columns as bits, which is too noisy for short codes
 LEAST_COLUMNS = 64

@@ -87,10 +87,10 @@ def without_empty_columns(
 
 
 def require_dimensions(bits: int, dimensions: int) -> None:
-    """Refuse more bits than dimensions, for the methods that have one direction a bit."""
+    """Refuse more bits than dimensions, for the methods that have one direction per bit."""
     if bits > dimensions:
         raise InputError(
-            f"{bits} bits need at least {bits} dimensions, the features have {dimensions}; "
+            f"{bits} bits need at least {bits} dimensions, but these have {dimensions} feature(s); "
             "ask for fewer bits or use a method without this limit, such as LSH"
         )
 

@@ -4,6 +4,7 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import ddh
 from ddh._core.errors import InputError, ModelError
 from ddh.hashers import storage
 
@@ -55,17 +56,38 @@ def create(name: str, bits: int = 64, **settings: Any) -> "Hasher":
 
 
 def load(path: str | os.PathLike[str]) -> "Hasher":
-    """Open a saved model folder of any method; the object encodes at once."""
+    """Open a saved model of any method.
+
+    Parameters
+    ----------
+    path
+        Model folder, as written by `Hasher.save`, `ddh fit` or another machine.
+
+    Returns
+    -------
+    Hasher
+        Ready to encode; its `model_id` is that of the folder, whatever version wrote it.
+
+    Raises
+    ------
+    ModelError
+        The folder holds no model, a damaged one, or one of an unknown method.
+
+    Examples
+    --------
+    >>> model = ddh.load("photos.ddh")  # doctest: +SKIP
+    >>> codes = model.encode("photos/")  # doctest: +SKIP
+    """
     description, arrays, model_id = storage.read(path)
     name = description.get("method", "")
     if name not in MODULES:
         raise ModelError(f"the model in {path} is of the method {name!r}, which is not known here")
     model = method(name)._from_saved(description, arrays)
-    if model.model_id != model_id:
+    if description.get("library") == ddh.__version__ and model.model_id != model_id:
         raise ModelError(
-            f"the model in {path} does not read back as it was written; "
-            f"it was saved by library version {description.get('library')}"
+            f"the model in {path} does not read back as it was written; train or copy it again"
         )
+    model._loaded_id = model_id
     return model
 
 

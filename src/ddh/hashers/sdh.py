@@ -10,8 +10,9 @@ from ddh._core.errors import InputError
 from ddh._core.progress import track
 from ddh.hashers.base import Hasher
 from ddh.hashers.kernel_features import draw_anchors, gaussian_kernel, mean_squared_distance
-from ddh.hashers.label_pairs import indicators, labelled_rows
+from ddh.hashers.label_pairs import labelled_rows
 from ddh.hashers.linear_algebra import BLOCK_ROWS, Ridge, column_means
+from ddh.neighbours.labels import indicators
 
 
 class SDH(Hasher):

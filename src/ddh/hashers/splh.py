@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from ddh._core.progress import track
 from ddh.hashers.base import LinearHasher
-from ddh.hashers.label_pairs import PairSimilarity, indicators, labelled_rows
+from ddh.hashers.label_pairs import PairSimilarity, labelled_rows
 from ddh.hashers.linear_algebra import (
     BLOCK_ROWS,
     covariance,
@@ -16,6 +16,7 @@ from ddh.hashers.linear_algebra import (
     top_eigenvector,
     without_empty_columns,
 )
+from ddh.neighbours.labels import indicators
 
 MOST_BOUNDARY_ROWS = 2000
 BOUNDARY_SHARE = 8

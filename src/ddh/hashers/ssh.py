@@ -7,13 +7,14 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from ddh.hashers.base import LinearHasher
-from ddh.hashers.label_pairs import PairSimilarity, indicators, labelled_rows
+from ddh.hashers.label_pairs import PairSimilarity, labelled_rows
 from ddh.hashers.linear_algebra import (
     covariance,
     fix_signs,
     require_dimensions,
     without_empty_columns,
 )
+from ddh.neighbours.labels import indicators
 
 
 class SSH(LinearHasher):

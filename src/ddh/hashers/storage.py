@@ -29,9 +29,18 @@ Arrays = dict[str, np.ndarray]
 
 def serialise(description: dict[str, Any], arrays: Arrays) -> tuple[bytes, bytes]:
     """The two files of a model as bytes; the same model always gives the same bytes."""
-    text = json.dumps({"format": FORMAT, **description}, indent=2, sort_keys=True)
+    text = json.dumps(
+        {"format": FORMAT, **description}, indent=2, sort_keys=True, default=_plain_number
+    )
     tidy = {name: np.ascontiguousarray(arrays[name]) for name in sorted(arrays)}
     return (text + "\n").encode(), dump_arrays(tidy)
+
+
+def _plain_number(value: Any) -> Any:
+    """NumPy scalars, which json refuses, as Python's own."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"a model cannot be saved with {value!r}: settings are plain values")
 
 
 def digest(description: bytes, arrays: bytes) -> str:

@@ -233,6 +233,6 @@ def _grey_to_8_bit(values: NDArray[Any], mode: str) -> NDArray[np.uint8]:
         scale = 255 / 65535
     else:
         values -= np.float32(low)
-        scale = 255 / (high - low)
+        scale = 255 / (high - low) if high - low > 1e-30 else 0.0  # flat: black
     values *= np.float32(scale)
     return np.rint(values, out=values).astype(np.uint8)

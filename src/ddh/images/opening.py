@@ -22,7 +22,7 @@ def is_images(x: Any) -> bool:
         return True
     if isinstance(x, list | tuple) and x and all(map(_is_path, x)):
         return True
-    return np.ndim(x) in (3, 4)
+    return (x.ndim if hasattr(x, "ndim") else np.asarray(x).ndim) in (3, 4)
 
 
 def open_images(x: Any, *, limits: Limits = DEFAULT_LIMITS) -> ImageSource:

@@ -28,7 +28,8 @@ class Preprocessing:
         Side of the network's square input, in pixels.
     mode
         "crop" resizes the shorter side to `resize` pixels and takes the centre square; "squash"
-        resizes the whole picture to a square and gives up its proportions.
+        resizes the whole picture to a square and gives up its proportions. Of tiny pictures,
+        with a shorter side below half of `size`, "crop" keeps the whole centre square.
     resize
         Shorter side before cropping; `size` by default.
     interpolation
@@ -91,7 +92,9 @@ class Preprocessing:
         """The part of the picture that is kept: resizing only that gives resize-then-crop."""
         if self.mode == "squash":
             return (0, 0, width, height)
-        side = min(width, height) * self.size / self.shorter_side
+        side: float = min(width, height)
+        if 2 * side >= self.size:  # a tiny picture has no border to spare
+            side *= self.size / self.shorter_side
         left, top = (width - side) / 2, (height - side) / 2
         return (left, top, left + side, top + side)
 
