@@ -6,38 +6,28 @@ import signal
 import subprocess
 import sys
 import time
-import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import psutil
 import pyarrow.parquet
 import pytest
 from click.testing import CliRunner
 
 import ddh.index
-from ddh._core.errors import DDHError, InputError
+from ddh._core.errors import DDHError
 from ddh._core.jobs import read_jobs
 from ddh.cli import cli
 from ddh.cluster import (
     Cluster,
+    ImageLocation,
     IndexTarget,
     ModelFiles,
-    ShardTarget,
     encode_on_cluster,
-    open_place,
-    scheduler,
+    pipeline,
 )
-from ddh.cluster.batches import Batch
-from ddh.cluster.connection import connect
-from ddh.cluster.neighbours import labels_on_cluster, lists_on_cluster
-from ddh.cluster.pictures import Picture
-from ddh.cluster.scheduler import SLOTS, Done, Scheduler
-from ddh.cluster.writing import Outcome
-from ddh.neighbours import approximate_labels, cosine_space
-from ddh.neighbours.approximate import approximate_lists
+from ddh.cluster.batches import Batch, Outcome
 
 pytestmark = pytest.mark.timeout(900)  # starting workers takes long where others work too
 
@@ -65,7 +55,7 @@ class TwoNodes:
         for node in nodes:
             raylet = psutil.Process(node.all_processes["raylet"][0].process.pid)
             for process in raylet.children(recursive=True):
-                if "".join(process.cmdline()).startswith("ray::Encoder"):
+                if "".join(process.cmdline()).startswith("ray::MapWorker(MapBatches(Encoder))"):
                     process.kill()
                     return
         raise AssertionError("no encoder runs there")
@@ -111,9 +101,9 @@ def rows_of(location: str) -> list[tuple[str, bytes]]:
         return [(row.key, row.code.tobytes()) for row in index.items()]
 
 
-def new_index(location: str, model: ModelFiles) -> str:
+def new_index(location: str | Path, model: ModelFiles) -> str:
     ddh.index.open(location, bits=model.bits, model_id=model.id).close()
-    return location
+    return str(location)
 
 
 class Struck(IndexTarget):
@@ -122,6 +112,10 @@ class Struck(IndexTarget):
     def __init__(self, location: str, model: ModelFiles, blows: dict[int, Callable[[], None]]):
         super().__init__(location, model.bits, model.id)
         self.blows, self.finished = blows, 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """To the workers it is an ordinary index."""
+        return IndexTarget, (self.location, self.bits, self.model_id)
 
     def done(self, batch: Batch, outcome: Outcome) -> None:
         super().done(batch, outcome)
@@ -145,8 +139,8 @@ def test_every_row_is_there_once_though_a_worker_and_a_node_die(
     files = ModelFiles.read(model)
     blows = {4: two_nodes.kill_head_worker, 12: two_nodes.kill_other_node}
     target = Struck(new_index(f"{postgres}#killed", files), files, blows)
-    report = encode_on_cluster(open_place(str(photos)), files, target, job_on(two_nodes))
-    assert report.lost >= 2
+    report = encode_on_cluster(ImageLocation(str(photos)), files, target, job_on(two_nodes))
+    assert report.retried > 0
     assert report.rows == len(expected)
     assert not report.skipped
     rows = rows_of(f"{postgres}#killed")
@@ -160,8 +154,8 @@ def test_milvus_is_written_by_the_workers_each_row_once_though_one_dies(
     files = ModelFiles.read(model)
     target = Struck(new_index(f"{milvus}#killed", files), files, {4: two_nodes.kill_a_worker})
     job = job_on(two_nodes, actors=1)
-    report = encode_on_cluster(open_place(f"file://{photos}/dark", "dark"), files, target, job)
-    assert report.lost == 1
+    report = encode_on_cluster(ImageLocation(f"file://{photos}/dark", "dark"), files, target, job)
+    assert report.retried > 0
     rows = rows_of(f"{milvus}#killed")
     assert len(rows) == report.rows == len(expected) // 2
     assert dict(rows).items() <= expected.items()
@@ -213,148 +207,75 @@ def shard_rows(folder: Path) -> list[tuple[str, bytes]]:
 
 
 def test_a_job_goes_on_after_its_driver_was_killed_and_after_ctrl_c(
-    two_nodes, photos, model, expected, tmp_path
+    two_nodes, some_photos, model, expected, tmp_path
 ):
-    """From a zip archive, which only fsspec can list and read, into Parquet shards."""
-    with zipfile.ZipFile(tmp_path / "photos.zip", "w") as archive:
-        for file in (photos / "dark").rglob("*.png"):
-            archive.write(file, file.relative_to(photos))
-        archive.writestr("dark/broken.png", b"no picture")
-    source, codes = f"zip://::file://{tmp_path}/photos.zip", tmp_path / "codes"
-    job = ["encode", source, "-m", str(model), "-o", str(codes), "--ray", two_nodes.address]
-    job += ["--batch-size", "32", "--actors", "1"]
-    for blow, status, shards in ((signal.SIGKILL, -9, 5), (signal.SIGINT, 130, 15)):
+    """Into Parquet shards; a pipe that nobody writes to keeps the job from ending too early."""
+    (some_photos / "two" / "broken.png").write_bytes(b"no picture")
+    (some_photos / "zzz").mkdir()  # listed last
+    os.mkfifo(some_photos / "zzz" / "pipe.png")
+    images, codes = len(list(some_photos.rglob("[0-9]*.png"))), tmp_path / "codes"
+    job = ["encode", str(some_photos), "-m", str(model), "-o", str(codes)]
+    job += ["--ray", two_nodes.address, "--batch-size", "32", "--actors", "1"]
+    for blow, status, shards in ((signal.SIGKILL, -9, 3), (signal.SIGINT, 130, 6)):
         driver = subprocess.Popen([sys.executable, "-m", "ddh", *job], stderr=subprocess.DEVNULL)
         wait_until(lambda: len(list(codes.glob("codes-*"))) >= shards or driver.poll() is not None)  # noqa: B023
         driver.send_signal(blow)
-        assert driver.wait(60) == status
+        assert driver.wait(120) == status
+    (some_photos / "zzz" / "pipe.png").unlink()
     done = run(*job)
-    assert done["images"] == len(expected) // 2
-    assert done["encoded"] <= done["images"] - 10 * 16, "what was done is not done again"
-    assert [entry["name"] for entry in done["skipped"]] == ["dark/broken.png"]
+    assert done["images"] == images
+    assert done["encoded"] <= images - 6 * 16, "what was done is not done again"
+    assert [entry["name"] for entry in done["skipped"]] == ["two/broken.png"]
     rows = shard_rows(codes)
-    assert len(rows) == len(expected) // 2
-    assert dict(rows).items() <= expected.items()
-    assert len(list(codes.glob("_manifest-*"))) == 1
+    assert len(rows) == len(dict(rows)) == images
+    assert dict(rows).items() <= by_new_name(expected).items()
 
 
-def wait_until(happened: Callable[[], bool], seconds: float = 120) -> None:
+def by_new_name(expected: dict[str, bytes]) -> dict[str, bytes]:
+    """The codes of `some_photos`."""
+    return {key.replace("dark/1", "one").replace("dark/2", "two"): code
+            for key, code in expected.items()}  # fmt: skip
+
+
+def wait_until(happened: Callable[[], bool], seconds: float = 300) -> None:
     deadline = time.monotonic() + seconds
     while not happened():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.02)
 
 
-def test_shards_of_another_job_are_refused(photos, model, tmp_path):
-    files = ModelFiles.read(model)
-    target = ShardTarget(str(tmp_path), "s3://one", files.bits, files.id)
-    target.done(Batch([Picture("a.png", "a.png", 1, 1)]), Outcome())
-    target.close()
-    with pytest.raises(InputError, match="another job"):
-        ShardTarget(str(tmp_path), "s3://two", files.bits, files.id)
+# -- a picture that ends its workers --------------------------------------------------------------
 
 
-# -- the scheduler alone, with workers that do as they are told -----------------------------------
+def deadly(folder: Path) -> ImageLocation:
+    """A folder with pictures whose readers die; the class travels to the workers as it is."""
+
+    class Deadly(ImageLocation):
+        def open(self, files: Any) -> Any:
+            if any("deadly" in file.key for file in files):
+                os._exit(1)
+            return super().open(files)
+
+    return Deadly(str(folder), "")
 
 
-def obedient_class() -> type:
-    """A class that travels to the workers as it is, since they cannot import this file."""
-
-    class Obedient:
-        """A worker whose pictures say what it does."""
-
-        def ready(self) -> None:
-            pass
-
-        def encode(self, batch_id: str, pictures: list[Picture]) -> Outcome:
-            for picture in pictures:
-                if picture.key == "kill":
-                    os._exit(1)
-                if picture.key == "refuse":
-                    raise InputError("not this one")
-                if picture.key == "fail twice":
-                    attempts = len(list(Path(picture.path).iterdir()))
-                    if attempts < 2:
-                        (Path(picture.path) / str(attempts)).touch()
-                        raise OSError("the disk is tired")
-            return Outcome(skipped=[{"name": picture.key, "reason": ""} for picture in pictures])
-
-    return Obedient
-
-
-def batch_of(*keys: str, path: str = "") -> Batch:
-    return Batch([Picture(key, path, 1, 1) for key in keys])
-
-
-@pytest.fixture
-def obedient(two_nodes: TwoNodes) -> Iterator[Callable[..., Iterator[Any]]]:
-    with connect(two_nodes.address) as ray:
-        remote = ray.remote(obedient_class()).options(num_cpus=0, max_concurrency=SLOTS)
-
-        def start() -> tuple[Any, Any]:
-            actor = remote.remote()
-            return actor, actor.ready.remote()
-
-        yield lambda batches, workers=2: Scheduler(ray, start, workers).run(batches)
-
-
-def test_no_more_batches_are_taken_than_the_bound(obedient):
-    taken, done, most = 0, 0, 0
-
-    def batches() -> Iterator[Batch]:
-        nonlocal taken, most
-        for number in range(50):
-            taken += 1
-            most = max(most, taken - done)
-            yield batch_of(f"{number}")
-
-    for result in obedient(batches()):
-        assert isinstance(result, Done)
-        done += 1
-    assert done == 50
-    assert most == 2 * SLOTS
-
-
-def test_a_picture_that_kills_its_workers_is_found_and_left_out(obedient, monkeypatch):
-    monkeypatch.setattr(scheduler, "MOST_DEATHS", 2)
-    keys = [["a", "kill"], ["b", "c"], ["d"]]
-    results = list(obedient(batch_of(*names) for names in keys))
-    skipped = [entry for result in results if isinstance(result, Done)
-               for entry in result.outcome.skipped]  # fmt: skip
-    assert sorted(entry["name"] for entry in skipped) == [*"abcd", "kill"]
-    assert [entry["name"] for entry in skipped if "ended" in entry["reason"]] == ["kill"]
-
-
-def test_a_batch_that_fails_is_tried_again_and_then_stops_the_job(obedient, tmp_path, monkeypatch):
-    monkeypatch.setattr(scheduler, "FIRST_PAUSE_S", 0.05)
-    (result,) = obedient(iter([batch_of("fail twice", path=str(tmp_path))]))
-    assert result.batch.errors == 2
-    with pytest.raises(InputError, match="not this one"):
-        list(obedient(iter([batch_of("refuse")])))
-    with pytest.raises(DDHError, match=r"from fail twice on failed 4 times: .*No such file"):
-        list(obedient(iter([batch_of("fail twice", path=str(tmp_path / "gone"))])))
-
-
-# -- labels ---------------------------------------------------------------------------------------
-
-
-def test_labels_of_a_cluster_are_those_of_one_machine(two_nodes, tmp_path):
-    rng = np.random.default_rng(0)
-    features = rng.normal(size=(40, 16))[rng.integers(0, 40, 3000)] + rng.normal(size=(3000, 16))
-    np.save(tmp_path / "features.npy", features.astype(np.float32))
-    mapped = np.load(tmp_path / "features.npy", mmap_mode="r")
-    with connect(two_nodes.address):
-        S, report = labels_on_cluster(
-            tmp_path / "features.npy", 10, 4,
-            address=two_nodes.address, folder=tmp_path / "work", centre=True,
-        )  # fmt: skip
-        found = lists_on_cluster(
-            tmp_path / "features.npy", 10, address=two_nodes.address, folder=tmp_path / "work",
-            centre=True, shard_rows=700,
-        )  # fmt: skip
-    here = approximate_lists(cosine_space(mapped, centre=True), 10)
-    assert np.array_equal(found.lists, here.lists)
-    assert (found.recall, found.index) == (here.recall, here.index)
-    expected, expected_report = approximate_labels(mapped, 10, 4, centre=True)
-    assert (expected != S).nnz == 0
-    assert report.label_recall == expected_report.label_recall
+def test_a_picture_that_kills_its_workers_is_found_and_left_out(
+    two_nodes, some_photos, model, expected, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(pipeline, "ATTEMPTS", 1)  # starting workers takes long
+    first = next((some_photos / "one").iterdir())
+    (some_photos / "one" / "deadly.png").write_bytes(first.read_bytes())
+    files, location = (
+        ModelFiles.read(model),
+        new_index(tmp_path / "a.index", ModelFiles.read(model)),
+    )
+    target = IndexTarget(location, files.bits, files.id)
+    job = job_on(two_nodes, batch_size=64)
+    report = encode_on_cluster(deadly(some_photos), files, target, job)
+    assert [entry["name"] for entry in report.skipped] == ["one/deadly.png"]
+    assert "workers ended while reading it" in report.skipped[0]["reason"]
+    names = {f"{folder}/{file.name}" for folder in ("one", "two")
+             for file in (some_photos / folder).iterdir()}  # fmt: skip
+    rows = dict(rows_of(location))
+    assert rows.keys() == names - {"one/deadly.png"}
+    assert rows.items() <= by_new_name(expected).items()

@@ -11,9 +11,10 @@ import pytest
 from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
 
 from ddh._core.errors import DDHError, InputError, MissingDependency
-from ddh.cluster.batches import cut, read_ahead
-from ddh.cluster.pictures import Picture, RemotePictures
-from ddh.cluster.sources import open_place
+from ddh.cluster.batches import Batch, ImageFile, cut
+from ddh.cluster.downloads import DownloadedImages
+from ddh.cluster.pipeline import WINDOWS, _ahead
+from ddh.cluster.sources import ImageLocation
 from ddh.images import ImageFolder, UnreadableImage, decode
 from ddh.index.collection import content_digest
 
@@ -40,15 +41,15 @@ def test_a_url_lists_the_keys_of_the_same_folder(some_photos, memory, tmp_path):
             archive.write(some_photos / name, f"photos/{name}")
     for url in (str(some_photos), f"file://{some_photos}", "memory://bucket", "memory://bucket/",
                 f"zip://photos::file://{tmp_path}/a.zip"):  # fmt: skip
-        place = open_place(url)
-        place.check()
-        listed = list(place.pictures())
+        source = ImageLocation(url)
+        source.check()
+        listed = list(source.files())
         assert sorted(picture.key for picture in listed) == expected
-        assert [p.key for p in place.pictures()] == [p.key for p in listed]
+        assert [p.key for p in source.files()] == [p.key for p in listed]
         sizes = {picture.key: picture.size for picture in listed}
         assert sizes == {name: (some_photos / name).stat().st_size for name in expected}
         assert all(picture.mtime_ns > 0 for picture in listed)
-    assert {p.key for p in open_place("memory://bucket/two", "two").pictures()} == {
+    assert {p.key for p in ImageLocation("memory://bucket/two", "two").files()} == {
         name for name in expected if name.startswith("two/")
     }
 
@@ -56,65 +57,65 @@ def test_a_url_lists_the_keys_of_the_same_folder(some_photos, memory, tmp_path):
 def test_a_stamp_is_that_of_the_file_system(tmp_path):
     (tmp_path / "a.png").touch()
     os.utime(tmp_path / "a.png", ns=(1, 1_234_567_890_123_456_789))
-    assert next(open_place(str(tmp_path)).pictures()).mtime_ns == 1_234_567_890_123_456_789
+    assert next(ImageLocation(str(tmp_path)).files()).mtime_ns == 1_234_567_890_123_456_789
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr(zipfile.ZipInfo("a.png", (2020, 1, 2, 3, 4, 6)), b"")
-    picture = next(open_place(f"zip://::file://{tmp_path}/a.zip").pictures())
+    picture = next(ImageLocation(f"zip://::file://{tmp_path}/a.zip").files())
     assert picture.mtime_ns == datetime(2020, 1, 2, 3, 4, 6, tzinfo=UTC).timestamp() * 1e9
 
 
 @pytest.mark.parametrize("at_once", [False, True])
 def test_remote_pictures_are_those_of_the_files(some_photos, memory, at_once):
     """Also from a file system that fetches many files at once, as object stores do."""
-    place = open_place("memory://bucket")
-    pictures = list(place.pictures())
+    source = ImageLocation("memory://bucket")
+    pictures = list(source.files())
     fs = AsyncFileSystemWrapper(memory) if at_once else memory
-    remote = RemotePictures(fs, pictures)
+    remote = DownloadedImages(fs, pictures)
     for i, picture in enumerate(pictures):
         file = some_photos / picture.key
         assert np.array_equal(remote.read_reduced(i, 8), decode(file))
         assert remote.digests[i] == content_digest(file)
-        assert len(remote._fetching) <= 64
+        assert len(remote._downloads) <= 64
     remote.close()
 
 
 def test_a_missing_picture_is_bad_and_a_failing_server_is_not(memory):
-    gone = Picture("gone.png", "/bucket/gone.png", 1, 1)
+    gone = ImageFile("gone.png", "/bucket/gone.png", 1, 1)
     with pytest.raises(UnreadableImage, match=r"gone.png: cannot be opened"):
-        RemotePictures(memory, [gone]).read(0)
-    huge = Picture("huge.png", "/bucket/huge.png", 1 << 40, 1)
+        DownloadedImages(memory, [gone]).read(0)
+    huge = ImageFile("huge.png", "/bucket/huge.png", 1 << 40, 1)
     with pytest.raises(UnreadableImage, match=r"the limit is"):
-        RemotePictures(memory, [huge]).read(0)
+        DownloadedImages(memory, [huge]).read(0)
 
     class Tired(type(memory)):
         def cat_file(self, *arguments, **options):
             raise TimeoutError("slow down")
 
     with pytest.raises(TimeoutError):  # so that the batch is tried again
-        RemotePictures(Tired(), [gone]).read(0)
+        DownloadedImages(Tired(), [gone]).read(0)
 
 
 def test_what_cannot_be_read_is_said_clearly(tmp_path):
     with pytest.raises(MissingDependency, match="s3fs"):
-        open_place("s3://bucket/photos")
+        ImageLocation("s3://bucket/photos")
     with pytest.raises(InputError, match="bogus"):
-        open_place("bogus://photos")
-    with pytest.raises(InputError, match="is not there as seen by"):
-        open_place("memory://nowhere").check()
+        ImageLocation("bogus://photos")
+    with pytest.raises(InputError, match="is not there on the node"):
+        ImageLocation("memory://nowhere").check()
     with pytest.raises(InputError, match=f"{tmp_path}/none is not there on the node"):
-        open_place(str(tmp_path / "none")).check()
+        ImageLocation(str(tmp_path / "none")).check()
     with pytest.raises(DDHError, match="cannot be listed"):
-        list(open_place("memory://nowhere").pictures())
+        list(ImageLocation("memory://nowhere").files())
 
 
-def pictures(count: int, *, without: int = -1) -> list[Picture]:
-    return [Picture(f"{i:06d}.png", "", 1, 1) for i in range(count) if i != without]
+def pictures(count: int, *, without: int = -1) -> list[ImageFile]:
+    return [ImageFile(f"{i:06d}.png", "", 1, 1) for i in range(count) if i != without]
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 256])
 def test_batches_hold_every_picture_once_in_order(size):
     batches = list(cut(pictures(3000), size))
-    assert [picture for batch in batches for picture in batch.pictures] == pictures(3000)
+    assert [picture for batch in batches for picture in batch.files] == pictures(3000)
     assert max(map(len, batches)) <= size
     assert len(batches) <= 2 * 3000 / size + 1
     assert len({batch.id for batch in batches}) == len(batches)
@@ -129,26 +130,24 @@ def test_a_picture_more_or_less_changes_few_batches():
     assert sum(batch.id not in before for batch in cut(touched, 128)) == 1
 
 
-def test_a_listing_runs_ahead_by_no_more_than_it_may():
+def test_a_listing_runs_one_window_ahead():
     made = 0
 
     def items():
         nonlocal made
-        for number in range(1, 101):
-            made = number
-            yield number
+        for number in range(3000):
+            made = number + 1
+            yield Batch([ImageFile(f"{number}", "", 1, 1)])
 
-    with read_ahead(items(), 5) as ahead:
-        got = []
-        for item in ahead:
-            if item is not None:
-                got.append(item)
-                assert made <= len(got) + 7
-    assert got == list(range(1, 101))
+    taken = []
+    for window in _ahead(items()):
+        taken.append(len(window))
+        assert made <= sum(taken) + WINDOWS[-1]
+    assert taken == [*WINDOWS, 1024, 632]
 
     def broken():
-        yield 1
+        yield from items()
         raise InputError("the listing broke")
 
-    with read_ahead(broken(), 5) as ahead, pytest.raises(InputError, match="listing broke"):
-        list(ahead)
+    with pytest.raises(InputError, match="listing broke"):
+        list(_ahead(broken()))

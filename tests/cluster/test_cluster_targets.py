@@ -3,6 +3,7 @@
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import fsspec
@@ -16,36 +17,40 @@ from ddh._core.errors import DDHError, InputError, MissingDependency, ModelError
 from ddh.cli import cli
 from ddh.cluster import (
     Cluster,
+    ImageLocation,
     IndexTarget,
     ModelFiles,
     Report,
     ShardTarget,
-    open_place,
-    settle_url,
+    bind_url,
+    encoder,
 )
-from ddh.cluster.batches import Batch, cut
+from ddh.cluster.batches import Batch, EncodedRow, ImageFile, Outcome, cut
 from ddh.cluster.connection import connect
-from ddh.cluster.encoder import Encoder
-from ddh.cluster.pictures import Picture
-from ddh.cluster.writing import Outcome, Rows
+from ddh.cluster.encoder import Encoder, Job
 from ddh.index import FileStamp, Written
 
 BITS = 12
 
 
-def pictures(count: int) -> list[Picture]:
-    return [Picture(f"{i:03d}.png", "", 1, 1) for i in range(count)]
+def pictures(count: int) -> list[ImageFile]:
+    return [ImageFile(f"{i:03d}.png", "", 1, 1) for i in range(count)]
 
 
 def encoded(batch: Batch) -> Outcome:
     """Codes that tell the pictures apart."""
-    codes = np.array([[int(p.key[:3]), 0] for p in batch.pictures], np.uint8)
-    stamps = [FileStamp(p.mtime_ns, p.size, "0") for p in batch.pictures]
-    return Outcome(rows=Rows([p.key for p in batch.pictures], codes, stamps))
+    rows = [
+        EncodedRow(
+            file.key, np.array([int(file.key[:3]), 0], np.uint8),
+            FileStamp(file.mtime_ns, file.size, "0"),
+        )
+        for file in batch.files
+    ]  # fmt: skip
+    return Outcome(batch.id, rows=rows)
 
 
-def shards(location: str) -> ShardTarget:
-    return ShardTarget(location, "photos", BITS, "some-model")
+def shards(location: str, source: str = "photos") -> ShardTarget:
+    return ShardTarget(location, source, BITS, "some-model")
 
 
 def keys(folder: Path) -> list[str]:
@@ -56,7 +61,9 @@ def fill(target: ShardTarget, batches: list[Batch]) -> Report:
     """A run of the job without workers; what was found is in the report as unchanged."""
     report = Report()
     for batch in batches:
-        for left in target.left(batch, report):
+        left, done = target.plan(batch)
+        report.add(done)
+        if left is not None:
             outcome = encoded(left)
             target.done(left, outcome)
             report.add(outcome)
@@ -97,7 +104,7 @@ def test_a_second_run_does_what_is_left_and_clears_what_is_gone(tmp_path):
     third.finish()
     third.close()
     assert keys(tmp_path) == [p.key for p in pictures(50)]
-    assert len([file for file in tmp_path.iterdir() if file.suffix != ".parquet"]) == 1
+    assert all(file.suffix == ".parquet" for file in tmp_path.iterdir())
 
 
 def test_a_shard_that_was_deleted_is_made_again(tmp_path):
@@ -111,25 +118,40 @@ def test_a_shard_that_was_deleted_is_made_again(tmp_path):
     assert keys(tmp_path) == [p.key for p in pictures(40)]
 
 
-def test_a_batch_that_was_cut_in_halves_is_known_by_them(tmp_path):
+def test_skipped_pictures_are_known_to_the_next_run(tmp_path):
+    (batch,) = cut(pictures(8), 16)
+    skipped = [{"name": "004.png", "reason": "odd \u2028 text"}]
+    target = shards(str(tmp_path))
+    outcome = encoded(Batch(batch.files[:4]))
+    target.done(batch, Outcome(batch.id, rows=outcome.rows, skipped=skipped))
+    target.close()
+    again = shards(str(tmp_path))
+    left, done = again.plan(batch)
+    assert left is None
+    assert (done.unchanged, done.skipped) == (4, skipped)
+    again.finish()
+    assert keys(tmp_path) == [file.key for file in batch.files[:4]]
+
+
+def test_two_shards_of_one_batch_become_one(tmp_path):
+    """A worker that dies after writing may leave a shard that another one writes differently."""
     (batch,) = cut(pictures(8), 16)
     target = shards(str(tmp_path))
-    one, two = batch.halves()
-    target.split(batch)
-    target.done(one, encoded(one))
-    target.close()
-    again, report = shards(str(tmp_path)), Report()
-    left = again.left(batch, report)
-    assert [half.pictures for half in left] == [two.pictures]
-    assert report.unchanged == len(one)
-    outcome = Outcome(skipped=[{"name": "004.png", "reason": "odd \\u2028 text"}])
-    again.done(left[0], outcome)
-    again.finish()
-    again.close()
-    assert keys(tmp_path) == [p.key for p in one.pictures]
-    last, report = shards(str(tmp_path)), Report()
-    assert last.left(batch, report) == []
-    assert report.skipped == outcome.skipped
+    target.write(batch.id, encoded(batch).rows, [])
+    skipped = [{"name": "000.png", "reason": "gone"}]
+    target.done(batch, Outcome(batch.id, rows=encoded(batch).rows[1:], skipped=skipped))
+    target.finish()
+    assert keys(tmp_path) == [file.key for file in batch.files[1:]]
+
+
+def test_shards_of_another_job_are_refused(tmp_path):
+    (batch,) = cut(pictures(8), 16)
+    target = shards(str(tmp_path), "s3://one")
+    target.done(batch, encoded(batch))
+    with pytest.raises(InputError, match="another job"):
+        shards(str(tmp_path), "s3://two")
+    with pytest.raises(InputError, match="another job"):
+        ShardTarget(str(tmp_path), "s3://one", BITS, "other-model")
 
 
 @pytest.mark.parametrize("where", ["memory://codes-of-a-test", "file://{}/codes"])
@@ -137,14 +159,16 @@ def test_shards_can_be_written_by_the_workers(where, tmp_path):
     """Into an object store, and on a shared disk."""
     location, batches = where.format(tmp_path), list(cut(pictures(40), 16))
     target = shards(location)
-    assert not target.writes_here
+    assert not target.on_driver
     for batch in batches[1:]:
-        writer = pickle.loads(pickle.dumps(target.writer))
-        writer.write(batch.id, encoded(batch).rows)
+        on_worker = pickle.loads(pickle.dumps(target))
+        on_worker.open()
+        on_worker.write(batch.id, encoded(batch).rows, [])
         target.done(batch, Outcome(written=Written(len(batch), 0)))
     target.close()
-    again, report = shards(location), Report()
-    assert [left.id for batch in batches for left in again.left(batch, report)] == [batches[0].id]
+    again = shards(location)
+    left = [again.plan(batch)[0] for batch in batches]
+    assert [batch.id for batch in left if batch is not None] == [batches[0].id]
     again.done(batches[0], encoded(batches[0]))
     again.finish()
     again.close()
@@ -165,10 +189,9 @@ def test_an_index_keeps_metadata_and_knows_what_is_current(tmp_path):
         row = index.get("003.png")
         index.upsert([row.key], [row.code], stamps=[row.stamp], metadata=[{"album": "best"}])
     changed = [p._replace(size=2) if p.key == "003.png" else p for p in pictures(9)]
-    report = Report()
-    (left,) = target.left(Batch(changed), report)
-    assert [p.key for p in left.pictures] == ["003.png", "008.png"]
-    assert report.unchanged == 7
+    left, done = target.plan(Batch(changed))
+    assert [file.key for file in left.files] == ["003.png", "008.png"]
+    assert done.unchanged == 7
     outcome = encoded(left)
     target.done(left, outcome)
     assert outcome.written == Written(1, 1)
@@ -180,29 +203,54 @@ def test_an_index_keeps_metadata_and_knows_what_is_current(tmp_path):
 
 def test_the_pictures_of_a_url_stay_those_of_its_index(tmp_path):
     with ddh.index.open(tmp_path / "a.index", bits=BITS) as index:
-        assert settle_url(index, "s3://bucket/photos/") == ""
-        assert settle_url(index, "s3://bucket/photos/2024") == "2024"
+        assert bind_url(index, "s3://bucket/photos/") == ""
+        assert bind_url(index, "s3://bucket/photos/2024") == "2024"
         with pytest.raises(InputError, match="holds the pictures of s3://bucket/photos"):
-            settle_url(index, "s3://bucket/photos-of-others")
-        assert settle_url(index, "gs://new/photos", moved=True) == ""
-        assert settle_url(index, "gs://new/photos/a/b") == "a/b"
+            bind_url(index, "s3://bucket/photos-of-others")
+        assert bind_url(index, "gs://new/photos", moved=True) == ""
+        assert bind_url(index, "gs://new/photos/a/b") == "a/b"
 
 
-def test_a_worker_refuses_what_cannot_work_on_its_node(some_photos, model):
-    files, encoder = ModelFiles.read(model), Encoder()
+def error_of(job: Job, files: list[ImageFile]) -> Exception:
+    outcome = Encoder(job).encode(Batch(files))
+    assert not outcome.rows
+    assert outcome.error is not None
+    return outcome.error
+
+
+def test_a_worker_reports_what_cannot_work_on_its_node(some_photos, model, monkeypatch):
+    monkeypatch.setattr(encoder, "FIRST_PAUSE_S", 0.001)
+    files, source = ModelFiles.read(model), ImageLocation(str(some_photos))
+    listed = list(source.files())
+    job = Job(files, "cpu", source, None)
     with pytest.raises(InputError, match="a node of the cluster has ddh"):
-        encoder.prepare("0.0", files, "cpu", open_place(str(some_photos)), None)
+        raise error_of(replace(job, version="0.0"), listed)
     with pytest.raises(InputError, match="is not there on the node"):
-        encoder.prepare(ddh.__version__, files, "cpu", open_place(str(some_photos / "no")), None)
-    with pytest.raises(ModelError, match="codes of model another"):
-        files._replace(id="another").load("cpu")
-    place = open_place(str(some_photos))
-    encoder.prepare(ddh.__version__, files, "cpu", place, None)
-    listed = list(place.pictures())
-    gone = [picture._replace(path="/not/there/on/this/node.png") for picture in listed]
-    assert len(encoder.encode("some", [*listed[:5], gone[5]]).skipped) == 1
-    with pytest.raises(DDHError, match="can open none of 3 files"):
-        encoder.encode("others", gone[:3])
+        raise error_of(replace(job, location=ImageLocation(str(some_photos / "no"))), listed)
+    with pytest.raises(ModelError, match="it was sent as another"):
+        raise error_of(replace(job, model=files._replace(id="another")), listed)
+    gone = [file._replace(path="/not/there/on/this/node.png") for file in listed]
+    outcome = Encoder(job).encode(Batch([*listed[:5], gone[5]]))
+    assert (len(outcome.rows), len(outcome.skipped)) == (5, 1)
+    with pytest.raises(DDHError, match=r"failed 4 times: the node .* can open none of 3 files"):
+        raise error_of(job, gone[:3])
+
+
+def test_a_batch_that_fails_for_a_while_is_retried(some_photos, model, monkeypatch):
+    monkeypatch.setattr(encoder, "FIRST_PAUSE_S", 0.001)
+    source = ImageLocation(str(some_photos))
+    worker = Encoder(Job(ModelFiles.read(model), "cpu", source, None))
+    rows, failures = worker._rows, [OSError("the disk is tired"), OSError("still")]
+    monkeypatch.setattr(
+        worker, "_rows", lambda *given: rows(*given) if not failures else _raise(failures.pop())
+    )
+    outcome = worker.encode(Batch(list(source.files())[:3]))
+    assert outcome.error is None
+    assert len(outcome.rows) == 3
+
+
+def _raise(error: Exception) -> None:
+    raise error
 
 
 @pytest.mark.parametrize(

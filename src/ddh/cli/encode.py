@@ -59,8 +59,8 @@ def encode(
         f"Encoded {document['images']:,} images to {document['bits']} bits in "
         f"{document['seconds']:.0f} s: {out}"
     )
-    if document.get("workers_lost"):
-        text += f"\n{document['workers_lost']} workers were lost; their work was done again."
+    if document.get("retried"):
+        text += f"\n{document['retried']:,} pictures were sent again after a worker had died."
     emit(document, "\n".join(filter(None, [text, describe_failures(document["skipped"])])), as_json)
 
 
@@ -88,19 +88,19 @@ def _encode_here(images: Path, model: Path, out: Path, device: str, resume: bool
 
 def _encode_on_cluster(source: str, model: Path, out: str, cluster: "Cluster") -> dict[str, Any]:
     """Codes into Parquet files; what an earlier run has done is kept."""
-    from ddh.cluster import ModelFiles, ShardTarget, encode_on_cluster, open_place
+    from ddh.cluster import ImageLocation, ModelFiles, ShardTarget, encode_on_cluster
 
     if Path(out).suffix in (".npz", ".csv"):
         raise InputError(f"with --ray the codes go into a folder of Parquet files, not to {out!r}")
     if Path(source).is_file():
         raise InputError(f"with --ray give a folder of pictures or a URL, not the file {source}")
-    files, place = ModelFiles.read(model), open_place(source)
-    target = ShardTarget(out, place.location, files.bits, files.id)
-    report = encode_on_cluster(place, files, target, cluster)
+    files, images = ModelFiles.read(model), ImageLocation(source)
+    target = ShardTarget(out, images.location, files.bits, files.id)
+    report = encode_on_cluster(images, files, target, cluster)
     return {
         "codes": out, "images": report.rows, "bits": files.bits, "model_id": files.id,
         "encoded": report.new, "skipped": report.skipped, "workers": report.workers,
-        "workers_lost": report.lost,
+        "retried": report.retried,
     }  # fmt: skip
 
 

@@ -121,20 +121,20 @@ def _add_here(
 def _add_on_cluster(
     collection: "Collection", location: str, folder: Path | str, moved: bool, cluster: "Cluster"
 ) -> dict[str, Any]:
-    from ddh.cluster import IndexTarget, ModelFiles, encode_on_cluster, open_place, settle_url
+    from ddh.cluster import ImageLocation, IndexTarget, ModelFiles, bind_url, encode_on_cluster
 
     if isinstance(folder, str):
-        part = settle_url(collection.index, folder, moved=moved)
+        part = bind_url(collection.index, folder, moved=moved)
     else:
         part = collection.bind_folder(folder, moved=moved)
     path = model_path(collection)
     model = ModelFiles.read(path)
     check_model(collection, path, model.id)
     target = IndexTarget(location, model.bits, model.id)
-    report = encode_on_cluster(open_place(str(folder), part), model, target, cluster)
+    report = encode_on_cluster(ImageLocation(str(folder), part), model, target, cluster)
     return {
         "new": report.new, "changed": report.changed, "unchanged": report.unchanged,
-        "skipped": report.skipped, "workers": report.workers, "workers_lost": report.lost,
+        "skipped": report.skipped, "workers": report.workers, "retried": report.retried,
     }  # fmt: skip
 
 
@@ -150,8 +150,8 @@ def _added(document: dict[str, Any]) -> str:
         lines.append(
             f"The files of {document['gone']:,} rows are gone; --prune drops the rows as well."
         )
-    if document.get("workers_lost"):
-        lines.append(f"{document['workers_lost']} workers were lost; their work was done again.")
+    if document.get("retried"):
+        lines.append(f"{document['retried']:,} pictures were sent again after a worker had died.")
     return "\n".join(filter(None, [*lines, describe_failures(document["skipped"])]))
 
 

@@ -1,29 +1,29 @@
-"""Encoding and indexing on a Ray cluster, from any place that fsspec reads into any index engine.
+"""Encoding and indexing on a Ray cluster, from any source that fsspec reads into any index engine.
 
-    from ddh.cluster import Cluster, IndexTarget, ModelFiles, encode_on_cluster, open_place
+    from ddh.cluster import Cluster, ImageLocation, IndexTarget, ModelFiles, encode_on_cluster
 
     model = ModelFiles.read(Path("photos.ddh"))
     target = IndexTarget("postgresql://host/db", model.bits, model.id)
-    encode_on_cluster(open_place("s3://bucket/photos"), model, target, Cluster("auto"))
+    encode_on_cluster(ImageLocation("s3://bucket/photos"), model, target, Cluster("auto"))
 
 Ray is imported when a job starts, and not before.
 """
 
+from ddh.cluster.batches import BATCH_SIZE
 from ddh.cluster.encoder import ModelFiles
-from ddh.cluster.job import BATCH_SIZE, Cluster, encode_on_cluster
-from ddh.cluster.sources import is_url, open_place
-from ddh.cluster.targets import IndexTarget, Report, ShardTarget
-from ddh.cluster.writing import settle_url
+from ddh.cluster.pipeline import Cluster, Report, encode_on_cluster
+from ddh.cluster.sources import ImageLocation, bind_url, is_url
+from ddh.cluster.targets import IndexTarget, ShardTarget
 
 __all__ = [
     "BATCH_SIZE",
     "Cluster",
+    "ImageLocation",
     "IndexTarget",
     "ModelFiles",
     "Report",
     "ShardTarget",
+    "bind_url",
     "encode_on_cluster",
     "is_url",
-    "open_place",
-    "settle_url",
 ]

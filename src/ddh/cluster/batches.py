@@ -1,60 +1,58 @@
-"""A listing cut into batches that stay the same when pictures come or go elsewhere in it."""
+"""Batches: the unit of work of a job, cut from a listing, and what comes of one."""
 
-import contextlib
 import hashlib
-import queue
-import threading
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NamedTuple
 
-from ddh.cluster.pictures import Picture
+from ddh._core.errors import DDHError
+from ddh.index.rows import Codes, FileStamp, Written
 
-Item = TypeVar("Item")
-
+BATCH_SIZE = 1024
 ID_BYTES = 10
 
 
-@dataclass(eq=False)
-class Batch:
-    """Pictures for one call of a worker, and how often it went wrong.
+class ImageFile(NamedTuple):
+    """An image file: the key of its row, its path, and what tells whether it has changed."""
 
-    The `id` is a digest of what the listing says of the pictures, so it names the same work in
-    every run.
+    key: str
+    path: str
+    size: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Images for one call of a worker.
+
+    The `id` is a digest of keys, sizes and times, so it names the same work in every run.
     """
 
-    pictures: list[Picture]
-    deaths: int = 0
-    errors: int = 0
+    files: list[ImageFile]
     id: str = field(init=False)
 
     def __post_init__(self) -> None:
         digest = hashlib.blake2b(digest_size=ID_BYTES)
-        for picture in self.pictures:
-            text = f"{picture.key}\0{picture.size}\0{picture.mtime_ns}\n"
+        for file in self.files:
+            text = f"{file.key}\0{file.size}\0{file.mtime_ns}\n"
             digest.update(text.encode("utf-8", "surrogateescape"))
-        self.id = digest.hexdigest()
+        object.__setattr__(self, "id", digest.hexdigest())
 
     def __len__(self) -> int:
-        return len(self.pictures)
-
-    def halves(self) -> tuple["Batch", "Batch"]:
-        """Two fresh batches, to find the picture that ends its workers."""
-        middle = len(self) // 2
-        return Batch(self.pictures[:middle]), Batch(self.pictures[middle:])
+        return len(self.files)
 
 
-def cut(pictures: Iterable[Picture], size: int) -> Iterator[Batch]:
-    """Batches of `size` pictures at most, about three quarters of it as a rule.
+def cut(files: Iterable[ImageFile], size: int) -> Iterator[Batch]:
+    """Batches of at most `size` images, about three quarters of it on average.
 
-    From half the size on a batch ends at a key with a certain checksum. So a picture more or less
-    changes the batch it is in, and those behind soon begin at the same pictures as before.
+    Once it is half full, a batch ends at a key with a certain checksum. So adding or removing an
+    image changes its own batch, and the following batches soon start at the same images as before.
     """
-    batch: list[Picture] = []
-    for picture in pictures:
-        batch.append(picture)
-        marked = zlib.crc32(picture.key.encode("utf-8", "surrogateescape")) % max(1, size // 4) == 0
+    batch: list[ImageFile] = []
+    for file in files:
+        batch.append(file)
+        marked = zlib.crc32(file.key.encode("utf-8", "surrogateescape")) % max(1, size // 4) == 0
         if len(batch) == size or (2 * len(batch) >= size and marked):
             yield Batch(batch)
             batch = []
@@ -62,48 +60,22 @@ def cut(pictures: Iterable[Picture], size: int) -> Iterator[Batch]:
         yield Batch(batch)
 
 
-@contextlib.contextmanager
-def read_ahead(items: Iterable[Item], size: int) -> Iterator[Iterator[Item | None]]:
-    """Walk through `items` in a thread, `size` of them ahead; None where the next is not there yet.
+class EncodedRow(NamedTuple):
+    """An encoded image."""
 
-    An error of the walk is raised where it would have been met.
-    """
-    made: queue.Queue[tuple[Item | None, BaseException | None]] = queue.Queue(size)
-    stop = threading.Event()
+    key: str
+    code: Codes
+    stamp: FileStamp
 
-    def put(item: Item | None, error: BaseException | None) -> None:
-        while not stop.is_set():
-            with contextlib.suppress(queue.Full):
-                made.put((item, error), timeout=0.2)
-                return
 
-    def walk() -> None:
-        try:
-            for item in items:
-                put(item, None)
-                if stop.is_set():
-                    return
-            put(None, StopIteration())
-        except BaseException as error:
-            put(None, error)
+@dataclass
+class Outcome:
+    """What came of a batch: `rows` for the driver to write, or how many a worker has `written`."""
 
-    def taken() -> Iterator[Item | None]:
-        while True:
-            try:
-                item, error = made.get(timeout=0.05)
-            except queue.Empty:
-                yield None
-                continue
-            if isinstance(error, StopIteration):
-                return
-            if error is not None:
-                raise error
-            yield item
-
-    thread = threading.Thread(target=walk, name="ddh-listing", daemon=True)
-    thread.start()
-    try:
-        yield taken()
-    finally:
-        stop.set()
-        thread.join(1)  # a listing under way cannot be cut short
+    batch_id: str = ""
+    worker: str = ""
+    rows: list[EncodedRow] | None = None
+    written: Written = field(default_factory=lambda: Written(0, 0))
+    unchanged: int = 0
+    skipped: list[dict[str, str]] = field(default_factory=list)
+    error: DDHError | None = None

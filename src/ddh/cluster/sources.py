@@ -1,158 +1,143 @@
-"""Where the pictures of a job lie: a folder that all workers see, or any URL that fsspec reads.
+"""Where the images of a job are: a folder that all workers see, or any URL that fsspec reads.
 
-A listing goes folder by folder, in an order that does not change, and holds the names of one
-folder at a time, so that encoding begins while the rest is still being listed.
+A listing goes folder by folder in a fixed order and holds the names of one folder at a time.
 """
 
 import platform
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ddh._core.errors import DDHError, InputError, MissingDependency
-from ddh.cluster.pictures import Picture, RemotePictures
-from ddh.images import ImageFiles, ImageSource
+from ddh.cluster.batches import ImageFile
+from ddh.cluster.downloads import DownloadedImages
 from ddh.images.decoding import picture_extensions, printable
 from ddh.images.sources import picture_files
-from ddh.index.collection import content_digest
+from ddh.index import Index
+from ddh.index.location import without_password
 
 TIMES = ("mtime", "LastModified", "last_modified", "updated", "created", "date_time")
 
 
-class Place(ABC):
-    """A folder of pictures; it travels to the workers by pickle."""
+class ImageLocation:
+    """The images of a folder or a URL; it travels to the workers by pickle.
 
-    location: str
+    Parameters
+    ----------
+    location
+        A path that all nodes see, or a URL: ``s3://bucket/photos``, ``zip://::/data/a.zip``.
+    prefix
+        Put before each key, where the folder is a part of a larger collection.
+    """
 
-    @abstractmethod
-    def pictures(self) -> Iterator[Picture]:
-        """All pictures below the folder; hidden files and folders are left out."""
+    def __init__(self, location: str, prefix: str = "") -> None:
+        folder = location.removeprefix("file://")
+        self.location = folder if is_url(folder) else str(Path(folder).resolve())
+        self.prefix = f"{prefix}/" if prefix else ""
+        self.fs, self.root = open_url(self.location)
 
-    @abstractmethod
+    def files(self) -> Iterator[ImageFile]:
+        """All images below the folder, without hidden files and folders."""
+        return self._remote_files() if is_url(self.location) else self._local_files()
+
+    def open(self, files: list[ImageFile]) -> "closing[DownloadedImages]":
+        """These images as an `ImageSource`, each to be read once, until the end of the block."""
+        return closing(DownloadedImages(self.fs, files))
+
     def check(self) -> None:
-        """Raise `InputError` where the folder cannot be seen from this machine."""
+        """Raise `InputError` where this machine cannot see the folder."""
+        try:
+            found = self.fs.exists(self.root)
+        except Exception as error:  # each file system has errors of its own
+            raise InputError(f"{self.location} cannot be reached: {error}") from error
+        if not found:
+            raise InputError(
+                f"{self.location} is not there on the node {platform.node()}: put the pictures "
+                "where all nodes see them, on a shared disk or in an object store"
+            )
 
-    @abstractmethod
-    def source(self, pictures: list[Picture]) -> AbstractContextManager[Any]:
-        """These pictures as an `ImageSource`, each to be read once, until the end of the block."""
-
-    @abstractmethod
-    def digest(self, source: ImageSource, i: int) -> str:
-        """A digest of the bytes of picture `i`, which has been read."""
-
-
-def is_url(location: str) -> bool:
-    """Whether a location is for fsspec and not a path of this machine."""
-    return "://" in location
-
-
-def open_place(location: str, prefix: str = "") -> Place:
-    """A folder or a URL; `prefix` goes before each key, for a part of a larger collection."""
-    before = f"{prefix}/" if prefix else ""
-    folder = location.removeprefix("file://")
-    return RemotePlace(folder, before) if is_url(folder) else LocalPlace(folder, before)
-
-
-class LocalPlace(Place):
-    """A folder on a disk that all nodes see under the same name."""
-
-    def __init__(self, folder: str, prefix: str) -> None:
-        self.location, self.prefix = str(Path(folder).resolve()), prefix
-
-    def pictures(self) -> Iterator[Picture]:
-        root = Path(self.location)
-        for file in picture_files(root):
+    def _local_files(self) -> Iterator[ImageFile]:
+        for file in picture_files(Path(self.root)):
             try:
                 state = file.stat()
                 size, mtime_ns = state.st_size, state.st_mtime_ns
-            except OSError:  # a dangling link: who reads it will say so
+            except OSError:  # a dangling link, which its reader will report
                 size, mtime_ns = 0, 0
-            key = self.prefix + printable(file.relative_to(root))
-            yield Picture(key, str(file), size, mtime_ns)
+            key = self.prefix + printable(file.relative_to(self.root))
+            yield ImageFile(key, str(file), size, mtime_ns)
 
-    def check(self) -> None:
-        if not Path(self.location).is_dir():
-            raise InputError(
-                f"the folder {self.location} is not there on the node {platform.node()}: put "
-                "the pictures where all nodes see them, on a shared disk or in an object store"
-            )
-
-    def source(self, pictures: list[Picture]) -> AbstractContextManager[ImageFiles]:
-        return nullcontext(ImageFiles([picture.path for picture in pictures]))
-
-    def digest(self, source: ImageSource, i: int) -> str:
-        assert isinstance(source, ImageFiles)
-        return content_digest(source.paths[i])
-
-
-class RemotePlace(Place):
-    """A folder of any file system that fsspec knows: s3://bucket/photos, zip://::/data/a.zip."""
-
-    def __init__(self, url: str, prefix: str) -> None:
-        self.location, self.prefix = url, prefix
-        self.fs, self.root = open_url(url)
-
-    def pictures(self) -> Iterator[Picture]:
+    def _remote_files(self) -> Iterator[ImageFile]:
         pending = [self.root]
         while pending:
             folder = pending.pop()
             inside = []
             for entry in self._entries(folder):
-                name = PurePosixPath(entry["name"]).name
-                if name.startswith(".") or entry["name"].strip("/") == folder.strip("/"):
+                path = entry["name"]
+                name = PurePosixPath(path).name
+                if name.startswith(".") or path.strip("/") == folder.strip("/"):
                     continue
                 if entry["type"] == "directory":
-                    inside.append(entry["name"])
+                    inside.append(path)
                 elif PurePosixPath(name).suffix.lower() in picture_extensions():
-                    yield self._picture(entry)
+                    below = path.strip("/").removeprefix(self.root.strip("/")).strip("/")
+                    key = self.prefix + printable(below)
+                    yield ImageFile(key, path, entry["size"] or 0, _time_ns(entry))
             pending += reversed(inside)
 
     def _entries(self, folder: str) -> list[dict[str, Any]]:
         try:
             return sorted(self.fs.ls(folder, detail=True), key=lambda entry: entry["name"])
-        except Exception as error:  # each file system has errors of its own
+        except Exception as error:
             raise DDHError(f"{folder or self.location} cannot be listed: {error}") from error
 
-    def _picture(self, entry: dict[str, Any]) -> Picture:
-        path = entry["name"]
-        inside = path.strip("/").removeprefix(self.root.strip("/")).strip("/")
-        return Picture(self.prefix + printable(inside), path, entry["size"] or 0, _time_ns(entry))
 
-    def check(self) -> None:
-        try:
-            there = self.fs.exists(self.root)
-        except Exception as error:
-            raise InputError(f"{self.location} cannot be reached: {error}") from error
-        if not there:
-            raise InputError(f"{self.location} is not there as seen by {platform.node()}")
-
-    def source(self, pictures: list[Picture]) -> AbstractContextManager[RemotePictures]:
-        return closing(RemotePictures(self.fs, pictures))
-
-    def digest(self, source: ImageSource, i: int) -> str:
-        assert isinstance(source, RemotePictures)
-        return source.digests[i]
+def is_url(location: str) -> bool:
+    """Whether a location is a URL for fsspec, not a path of this machine."""
+    return "://" in location
 
 
-def open_url(url: str) -> tuple[Any, str]:
-    """The fsspec file system of a URL and the path in it; it keeps no listings."""
+def bind_url(index: Index, url: str, *, moved: bool = False) -> str:
+    """Bind an index to the images of a URL, as `Collection.bind_folder` does to those of a folder.
+
+    Returns
+    -------
+    str
+        The part of the collection that the URL is, empty for the whole collection.
+    """
+    url = without_password(url).rstrip("/")
+    root = index.settings().get("root")
+    if root is None or moved:
+        index.set_setting(root=url)
+        return ""
+    if url == root or url.startswith(f"{root}/"):
+        return url[len(root) :].lstrip("/")
+    raise InputError(
+        f"this index holds the pictures of {root}, and {url} is not in it: use another index for "
+        "it, or --moved if it is the same collection in a new place"
+    )
+
+
+def open_url(location: str) -> tuple[Any, str]:
+    """The fsspec file system of a path or a URL, without cached listings, and the path in it."""
     try:
         import fsspec  # type: ignore[import-untyped]
     except ImportError as error:
-        raise MissingDependency(f'{url} needs fsspec: pip install "ddh[ray]"') from error
+        raise MissingDependency(f'{location} needs fsspec: pip install "ddh[ray]"') from error
+    if not is_url(location):
+        return fsspec.filesystem("file"), location
     try:
-        return fsspec.core.url_to_fs(url, use_listings_cache=False)
+        fs, path = fsspec.core.url_to_fs(location, use_listings_cache=False)
     except ImportError as error:
-        raise MissingDependency(f"{url} needs one more library: {error}") from error
+        raise MissingDependency(f"{location} needs one more library: {error}") from error
     except (ValueError, OSError) as error:
-        raise InputError(f"{url} cannot be opened: {error}") from error
+        raise InputError(f"{location} cannot be opened: {error}") from error
+    return fs, path
 
 
 def _time_ns(entry: dict[str, Any]) -> int:
-    """The time of a change in nanoseconds, 0 where the file system tells none."""
+    """The modification time in nanoseconds, 0 where the file system has none."""
     found: Any = next((entry[name] for name in TIMES if entry.get(name) is not None), None)
     if isinstance(found, str):
         found = datetime.fromisoformat(found)

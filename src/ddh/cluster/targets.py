@@ -1,137 +1,229 @@
-"""What a job fills, as the driver sees it: what is there already, and what has come of a batch."""
+"""Where the rows of a job go: an index, or a folder of Parquet shards.
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+A target is used by the driver, and a pickled copy of it by the workers where these write.
+"""
 
-from ddh.cluster.batches import Batch
-from ddh.cluster.manifest import Manifest
-from ddh.cluster.shards import ShardWriter, shard_name
-from ddh.cluster.sources import is_url
-from ddh.cluster.store import Store
-from ddh.cluster.writing import IndexWriter, Outcome, Writer
-from ddh.index.base import BIT_ORDER
+import io
+import json
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
 
+import numpy as np
 
-@dataclass
-class Report:
-    """What a job has done. `rows` were written or found current; `lost` workers died on the way."""
+import ddh.index
+from ddh._core.atomic import write_atomic
+from ddh._core.errors import InputError
+from ddh.cluster.batches import Batch, EncodedRow, ImageFile, Outcome
+from ddh.cluster.sources import is_url, open_url
+from ddh.index.exports import code_schema
+from ddh.index.rows import Written
 
-    new: int = 0
-    changed: int = 0
-    unchanged: int = 0
-    skipped: list[dict[str, str]] = field(default_factory=list)
-    workers: int = 0
-    lost: int = 0
-
-    @property
-    def rows(self) -> int:
-        """Rows that are there now."""
-        return self.new + self.changed + self.unchanged
-
-    def add(self, outcome: Outcome) -> None:
-        """Count a batch."""
-        self.new += outcome.written.added
-        self.changed += outcome.written.replaced
-        self.unchanged += outcome.unchanged
-        self.skipped += outcome.skipped
+Skipped = list[dict[str, str]]
 
 
-class Target(ABC):
-    """Where the rows of a job go.
+class Target:
+    """Where rows go. `on_driver`: the driver writes them, since the workers cannot."""
 
-    `writer` is used by the workers, or with `writes_here` by the driver alone.
-    """
+    on_driver: bool
 
-    writer: Writer
-    writes_here: bool
+    def open(self) -> None:
+        """Connect on a worker, or raise an error that says why that is not possible there."""
 
-    @abstractmethod
-    def left(self, batch: Batch, report: Report) -> list[Batch]:
-        """What is to be done of a batch; the rest is counted in the report."""
+    def pending(self, files: list[ImageFile]) -> list[ImageFile]:
+        """The images whose rows are missing, or are those of older files."""
+        return files
 
-    @abstractmethod
-    def split(self, batch: Batch) -> None:
-        """Note that a batch goes on as its two halves."""
+    def write(self, batch_id: str, rows: list[EncodedRow], skipped: Skipped) -> Written:
+        """Write the rows of a batch durably; writing a batch twice changes nothing."""
+        raise NotImplementedError
+
+    def plan(self, batch: Batch) -> tuple[Batch | None, Outcome]:
+        """What is left to do of a batch, and the outcome of what an earlier run has done."""
+        return batch, Outcome()
 
     def done(self, batch: Batch, outcome: Outcome) -> None:
-        """Take what a worker made of a batch."""
-        if outcome.rows is not None and len(outcome.rows):
-            outcome.written = self.writer.write(batch.id, outcome.rows)
+        """Take what came of a batch."""
+        if outcome.rows is not None:
+            outcome.written = self.write(batch.id, outcome.rows, outcome.skipped)
 
-    @abstractmethod
     def finish(self) -> None:
         """All batches are done."""
 
-    @abstractmethod
     def close(self) -> None:
         """The run ends, whether the job is complete or not."""
 
 
 class IndexTarget(Target):
-    """An index. A database is written by the workers, a file on this machine by the driver."""
+    """An index, where the stamp of each row tells whether it is current.
+
+    A database is written by the workers, an index on this machine by the driver.
+
+    Parameters
+    ----------
+    location
+        As for `ddh.index.open`; the index must be there.
+    bits, model_id
+        The model whose codes it holds.
+    """
 
     def __init__(self, location: str, bits: int, model_id: str) -> None:
-        self.writer: IndexWriter = IndexWriter(location, bits, model_id)
-        self.writes_here = not is_url(location)
-        if self.writes_here:
-            self.writer.open()
+        self.location, self.bits, self.model_id = location, bits, model_id
+        self.on_driver = not is_url(location)
+        self._opened: ddh.index.Index | None = None
 
-    def left(self, batch: Batch, report: Report) -> list[Batch]:
-        if not self.writes_here:
-            return [batch]
-        pictures = self.writer.left(batch.pictures)
-        report.unchanged += len(batch) - len(pictures)
-        return [Batch(pictures)] if pictures else []
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_opened": None}
 
-    def split(self, batch: Batch) -> None:
-        pass
+    def open(self) -> None:
+        self._index()
 
-    def finish(self) -> None:
-        pass
+    def _index(self) -> ddh.index.Index:
+        if self._opened is None:
+            self._opened = ddh.index.open(
+                self.location, bits=self.bits, model_id=self.model_id, create=False
+            )
+        return self._opened
+
+    def pending(self, files: list[ImageFile]) -> list[ImageFile]:
+        rows = self._index().get_many([file.key for file in files])
+        stamps = {row.key: row.stamp[:2] for row in rows if row.stamp is not None}
+        return [file for file in files if stamps.get(file.key) != (file.mtime_ns, file.size)]
+
+    def write(self, batch_id: str, rows: list[EncodedRow], skipped: Skipped) -> Written:
+        if not rows:
+            return Written(0, 0)
+        keys, index = [row.key for row in rows], self._index()
+        before = {row.key: row.metadata for row in index.get_many(keys)}
+        return index.upsert(
+            keys,
+            np.stack([row.code for row in rows]),
+            paths=keys,
+            stamps=[row.stamp for row in rows],
+            metadata=[before.get(key) for key in keys],
+        )
+
+    def plan(self, batch: Batch) -> tuple[Batch | None, Outcome]:
+        if not self.on_driver:
+            return super().plan(batch)
+        files = self.pending(batch.files)
+        return Batch(files) if files else None, Outcome(unchanged=len(batch) - len(files))
 
     def close(self) -> None:
-        self.writer.close()
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+
+class Shard(NamedTuple):
+    """The file of a batch. Its name tells how many rows it has and how many images it lacks."""
+
+    batch: str
+    rows: int
+    skipped: int
+
+    @property
+    def name(self) -> str:
+        return f"codes-{self.batch}-{self.rows}-{self.skipped}.parquet"
+
+    @classmethod
+    def parse(cls, name: str) -> "Shard | None":
+        """The inverse of `name`; None for any other file."""
+        parts = name.removesuffix(".parquet").split("-")
+        if len(parts) != 4 or not (parts[2] + parts[3]).isdigit():
+            return None
+        shard = cls(parts[1], int(parts[2]), int(parts[3]))
+        return shard if shard.name == name else None
 
 
 class ShardTarget(Target):
-    """A folder of Parquet shards, written by the driver, or a URL, written by the workers."""
+    """A folder of Parquet shards, written by the driver, or a URL, written by the workers.
+
+    Columns as in `ddh.index.exports.to_parquet`. The metadata of each file tells the model, the
+    source, and the images that were skipped. A batch is done when its shard is there.
+
+    Parameters
+    ----------
+    location
+        A folder on this machine, or a URL such as ``s3://bucket/codes``.
+    source
+        Where the images come from.
+    bits, model_id
+        The model that encodes.
+    """
 
     def __init__(self, location: str, source: str, bits: int, model_id: str) -> None:
-        self.store = Store(location)
-        self.writer: ShardWriter = ShardWriter(self.store, bits, model_id)
-        self.writes_here = not is_url(location)
-        self.writer.open()
-        job = {"model_id": model_id, "bits": bits, "bit_order": BIT_ORDER, "source": source}
-        self._manifest = Manifest(self.store, job)
-        self._shards = set(self.store.names())
-        self._batches: set[str] = set()
+        self.on_driver = not is_url(location)
+        path = location.removeprefix("file://")
+        self.location = path if is_url(path) else str(Path(path).resolve())
+        self._fs, self._root = open_url(self.location)
+        self._job = {"ddh.bits": str(bits), "ddh.model_id": model_id, "ddh.source": source}
+        self._schema = code_schema(bits, model_id, **{"ddh.source": source})
+        self._shards = {
+            shard.batch: shard for name in self._names() if (shard := Shard.parse(name))
+        }
+        self._keep: set[str] = set()
+        self._check()
 
-    def left(self, batch: Batch, report: Report) -> list[Batch]:
-        self._batches.add(batch.id)
-        record = self._manifest.record(batch)
-        if record is None or (record.get("rows") and shard_name(batch.id) not in self._shards):
-            return [batch]
-        if record.get("split"):
-            return [left for half in batch.halves() for left in self.left(half, report)]
-        report.unchanged += record["rows"]
-        report.skipped += record["skipped"]
-        return []
+    def _path(self, name: str) -> str:
+        return f"{self._root.rstrip('/')}/{name}"
 
-    def split(self, batch: Batch) -> None:
-        self._manifest.add(batch, split=True)
-        self._batches.update(half.id for half in batch.halves())
+    def _names(self) -> list[str]:
+        """The names of all files, also of those that a killed writer left half done."""
+        if not self._fs.exists(self._root):
+            return []
+        return [PurePosixPath(path).name for path in self._fs.ls(self._root, detail=False)]
+
+    def _metadata(self, name: str) -> dict[str, str]:
+        from pyarrow import parquet
+
+        with self._fs.open(self._path(name), "rb") as stream:
+            found = parquet.read_metadata(stream).metadata
+        return {key.decode(): value.decode() for key, value in found.items()}
+
+    def _check(self) -> None:
+        """Refuse a folder with the codes of another model or of other images."""
+        first = min((name for name in self._names() if name.startswith("codes-")), default=None)
+        found = self._job if first is None else self._metadata(first)
+        other = [f"{key} {found.get(key)}" for key in self._job if found.get(key) != self._job[key]]
+        if other:
+            raise InputError(
+                f"{self.location} holds the codes of another job ({', '.join(other)}): "
+                "choose another folder, or delete it"
+            )
+
+    def write(self, batch_id: str, rows: list[EncodedRow], skipped: Skipped) -> Written:
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        keys = [row.key for row in rows]
+        columns = [keys, [row.code.tobytes() for row in rows], keys, ["{}"] * len(rows)]
+        schema = self._schema.with_metadata(
+            {**self._schema.metadata, "ddh.skipped": json.dumps(skipped)}
+        )
+        content = io.BytesIO()
+        parquet.write_table(pa.table(columns, schema=schema), content)
+        path = self._path(Shard(batch_id, len(rows), len(skipped)).name)
+        if is_url(self.location):  # objects are there whole or not at all
+            self._fs.pipe_file(path, content.getvalue())
+        else:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(Path(path), content.getvalue(), durable=True)
+        return Written(len(rows), 0)
+
+    def plan(self, batch: Batch) -> tuple[Batch | None, Outcome]:
+        shard = self._shards.get(batch.id)
+        if shard is None:
+            return super().plan(batch)
+        self._keep.add(shard.name)
+        skipped = json.loads(self._metadata(shard.name)["ddh.skipped"]) if shard.skipped else []
+        return None, Outcome(unchanged=shard.rows, skipped=skipped)
 
     def done(self, batch: Batch, outcome: Outcome) -> None:
         super().done(batch, outcome)
-        self._manifest.add(batch, rows=outcome.written.added, skipped=outcome.skipped)
+        self._keep.add(Shard(batch.id, outcome.written.added, len(outcome.skipped)).name)
 
     def finish(self) -> None:
-        """Also remove shards of pictures that are gone or have changed since an earlier run."""
-        keep = {shard_name(batch) for batch in self._batches}
-        for name in self.store.names():
-            if name not in keep and name.startswith(("codes-", ".codes-", "._manifest-")):
-                self.store.delete(name)
-        self._manifest.finish(self._batches)
-
-    def close(self) -> None:
-        self._manifest.flush()
+        """Remove shards of images that are gone or have changed since an earlier run."""
+        for name in self._names():
+            if name.startswith(("codes-", ".codes-")) and name not in self._keep:
+                self._fs.rm_file(self._path(name))

@@ -132,4 +132,5 @@ def _members(component: NDArray[np.int64]) -> list[NDArray[np.int64]]:
 
 def _distances(codes: Codes, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     different = np.unpackbits(codes[rows] ^ codes[rows[0]], axis=1)
-    return different.sum(axis=1, dtype=np.int64)
+    distances: NDArray[np.int64] = different.sum(axis=1, dtype=np.int64)
+    return distances

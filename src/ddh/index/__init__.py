@@ -68,7 +68,8 @@ def _engine(name: str, library: str | None = None) -> Callable[[str, OpenOptions
         if error.name != library:
             raise
         raise MissingDependency(f'this index needs {library}: pip install "ddh[{name}]"') from error
-    return getattr(module, f"{name.capitalize()}Index")
+    engine: Callable[[str, OpenOptions], Index] = getattr(module, f"{name.capitalize()}Index")
+    return engine
 
 
 def _is_milvus_file(text: str) -> bool:

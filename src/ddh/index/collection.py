@@ -100,9 +100,9 @@ class Collection:
                 "index for it, or --moved if it is the same collection in a new place"
             )
         if "root" in self._settings and len(self.index) and not self._holds_any(folder):
-            root = self._settings["root"]
+            former = self._settings["root"]
             raise InputError(
-                f"this index holds the pictures of {root}, and none of them is in {folder}: "
+                f"this index holds the pictures of {former}, and none of them is in {folder}: "
                 "give the whole folder in its new place, or use another index"
             )
         self.set_path("root", folder)

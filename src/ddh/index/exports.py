@@ -17,7 +17,8 @@ import numpy as np
 
 from ddh._core.atomic import atomic_path, write_atomic
 from ddh._core.errors import InputError, MissingDependency
-from ddh.index.base import Index
+from ddh.codes import code_bytes
+from ddh.index.base import BIT_ORDER, Index
 from ddh.index.rows import Codes, Row, key_digest
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def to_parquet(index: Index, path: str | os.PathLike[str]) -> int:
     from pyarrow import parquet
 
     count = 0
-    schema = _schema(index, pa.binary(index.code_bytes))
+    schema = code_schema(index.bits, index.model_id)
     with atomic_path(Path(path)) as target, parquet.ParquetWriter(target, schema) as writer:
         for rows in _batches(index):
             codes = pa.array([row.code.tobytes() for row in rows], pa.binary(index.code_bytes))
@@ -131,7 +132,7 @@ def to_lance(index: Index, path: str | os.PathLike[str]) -> int:
     if Path(path).exists():
         raise InputError(f"{os.fspath(path)} is there already: choose another name")
     kind = pa.list_(pa.uint8(), index.code_bytes)
-    schema = _schema(index, kind)
+    schema = code_schema(index.bits, index.model_id, kind)
 
     def batches() -> Iterator["pyarrow.RecordBatch"]:
         for rows in _batches(index):
@@ -161,17 +162,14 @@ def _pyarrow() -> Any:
     return pyarrow
 
 
-def _schema(index: Index, code: Any) -> "pyarrow.Schema":
+def code_schema(bits: int, model_id: str | None, code: Any = None, **more: str) -> "pyarrow.Schema":
+    """The columns of exported rows, and the metadata that tells what the codes are."""
     pa = _pyarrow()
-    described = {"ddh.bits": str(index.bits), "ddh.bit_order": index.header.bit_order}
-    if index.model_id:
-        described["ddh.model_id"] = index.model_id
-    columns = [
-        ("key", pa.string()),
-        ("code", code),
-        ("path", pa.string()),
-        ("metadata", pa.string()),
-    ]
+    described = {"ddh.bits": str(bits), "ddh.bit_order": BIT_ORDER, **more}
+    if model_id:
+        described["ddh.model_id"] = model_id
+    code = code or pa.binary(code_bytes(bits))
+    columns = {"key": pa.string(), "code": code, "path": pa.string(), "metadata": pa.string()}
     return pa.schema(columns, metadata=described)
 
 

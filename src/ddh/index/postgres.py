@@ -98,7 +98,7 @@ class PostgresIndex(Index):
             fresh = db.execute(tables.claim, (token,)).rowcount
             if not fresh:
                 (result,) = db.execute(tables.claimed, (token,)).fetchone() or (0,)
-                return result
+                return int(result)
             db.execute(tables.lock_alone if alone else tables.lock_shared)
             result = work(db)
             db.execute(tables.finish, (result, token))
@@ -263,7 +263,7 @@ class PostgresIndex(Index):
                 yield self._row(columns)
 
     def __len__(self) -> int:
-        return self._one(SQL("SELECT count(*) FROM {}").format(self._tables.rows))
+        return int(self._one(SQL("SELECT count(*) FROM {}").format(self._tables.rows)))
 
     def _one(self, statement: SQL | Composed, values: tuple[Any, ...] = ()) -> Any:
         def work(db: psycopg.Connection) -> Any:

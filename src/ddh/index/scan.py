@@ -27,7 +27,8 @@ class Tombstones:
 
     def at(self, slots: Slots) -> NDArray[np.bool_]:
         """Whether each of `slots` is deleted."""
-        return (self.bitmap[slots >> 3] >> (7 - (slots & 7)).astype(np.uint8)) & 1 == 1
+        marks = self.bitmap[slots >> 3] >> (7 - (slots & 7)).astype(np.uint8)
+        return np.asarray(marks & 1, bool)
 
     def live(self) -> Iterator[Slots]:
         """The slots that are not deleted, in chunks."""

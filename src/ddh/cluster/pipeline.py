@@ -1,0 +1,332 @@
+"""A whole job: a Ray Data pipeline from a listing of images through encoders into a target.
+
+Only the death of a worker loses a batch: Ray Data drops it and goes on with the others. What was
+lost is sent once more, and then image by image, until the image that ends its workers is known.
+"""
+
+import logging
+import pickle
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice, repeat, takewhile
+from typing import Any
+
+from ddh._core.errors import DDHError, InputError
+from ddh._core.progress import Bar, bar
+from ddh.cluster.batches import BATCH_SIZE, Batch, ImageFile, Outcome, cut
+from ddh.cluster.connection import STORE_BYTES, connect
+from ddh.cluster.encoder import Encoder, Job, ModelFiles
+from ddh.cluster.sources import ImageLocation
+from ddh.cluster.targets import Target
+from ddh.index.rows import check_text
+
+ATTEMPTS = 2  # at a batch that was lost, and then at each of its images
+WINDOWS = (64, 256, 1024)  # batches of the first, the second and every further pipeline
+BLOCK_BYTES = 1 << 20  # what Ray Data expects of a result before it has seen one
+SPARE_DEATHS = 9
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where a job runs, and on how many workers.
+
+    Parameters
+    ----------
+    address
+        ``auto``, ``local``, ``host:port`` or ``ray://host:port``.
+    actors
+        Number of workers; by default one per GPU, or one per CPU on a cluster without GPUs.
+    gpus_per_actor
+        GPUs of a worker; by default 1 where the cluster has any.
+    device
+        Where the network runs: ``auto``, ``cpu``, ``cuda``.
+    batch_size
+        Images handed to a worker at a time.
+    """
+
+    address: str
+    actors: int | None = None
+    gpus_per_actor: float | None = None
+    device: str = "auto"
+    batch_size: int = BATCH_SIZE
+
+    def resources(self, available: dict[str, float]) -> tuple[int, float]:
+        """How many workers to start, and the GPUs of each, on a cluster that has this much."""
+        gpus = self.gpus_per_actor
+        if gpus is None:
+            gpus = 1.0 if available.get("GPU", 0) and self.device != "cpu" else 0.0
+        if self.actors is not None:
+            return self.actors, gpus
+        number = available.get("GPU", 0) / gpus if gpus else available.get("CPU", 0)
+        if number < 1:
+            raise InputError(
+                f"the cluster has no {'GPU' if gpus else 'CPU'} for a worker: give --actors if it "
+                "grows on demand" + (", or --gpus-per-actor 0" if gpus else "")
+            )
+        return int(number), gpus
+
+
+@dataclass
+class Report:
+    """What a job has done: rows by what happened to them, skipped images, and its workers.
+
+    `retried` images were sent again after their worker had died.
+    """
+
+    new: int = 0
+    changed: int = 0
+    unchanged: int = 0
+    skipped: list[dict[str, str]] = field(default_factory=list)
+    retried: int = 0
+    worker_ids: set[str] = field(default_factory=set)
+
+    @property
+    def rows(self) -> int:
+        """Rows that are there now."""
+        return self.new + self.changed + self.unchanged
+
+    @property
+    def workers(self) -> int:
+        """Processes that took part."""
+        return len(self.worker_ids)
+
+    def add(self, outcome: Outcome) -> None:
+        """Count a batch."""
+        self.new += outcome.written.added
+        self.changed += outcome.written.replaced
+        self.unchanged += outcome.unchanged
+        self.skipped += outcome.skipped
+        self.worker_ids |= {outcome.worker} - {""}
+
+
+def encode_on_cluster(
+    location: ImageLocation, model: ModelFiles, target: Target, cluster: Cluster
+) -> Report:
+    """Encode images on a cluster; what an earlier run has done is left alone.
+
+    Interrupt it at any time: what is done is kept, and the next run goes on from there.
+
+    Parameters
+    ----------
+    location
+        The images to encode.
+    model
+        The model that encodes them.
+    target
+        An `IndexTarget` or a `ShardTarget`.
+    cluster
+        Where to run.
+    """
+    report = Report()
+    location.check()
+    listing = cut(_usable(location, report), cluster.batch_size)
+    try:
+        with bar("Encoding", total=None, unit="image") as progress:
+            _count(location, progress)
+            planned = (_plan(window, target, report, progress) for window in _ahead(listing))
+            windows = filter(None, planned)
+            first = next(windows, None)
+            if first is not None:  # Ray is slow to start: not for nothing
+                store_bytes = STORE_BYTES + 2 * len(model.arrays)
+                with connect(cluster.address, store_bytes=store_bytes) as ray:
+                    actors, gpus = cluster.resources(ray.cluster_resources())
+                    device = "cpu" if cluster.device == "auto" and not gpus else cluster.device
+                    job = Job(ray.put(model), device, location, target)
+                    driver = _Driver(ray, job, actors, gpus, target, report, progress)
+                    for batches in chain([first], windows):
+                        driver.encode(batches)
+        if not report.rows and not report.skipped:
+            raise InputError(f"no images in {location.location}")
+        target.finish()
+    finally:
+        target.close()
+    return report
+
+
+def _usable(location: ImageLocation, report: Report) -> Iterator[ImageFile]:
+    """The images whose names can be keys; the others are reported."""
+    for file in location.files():
+        try:
+            check_text(file.key, "a file's name")
+        except InputError as error:
+            report.skipped.append({"name": file.key, "reason": str(error)})
+        else:
+            yield file
+
+
+def _ahead(batches: Iterator[Batch]) -> Iterator[list[Batch]]:
+    """Windows of a listing; a thread lists the next one while a window is being encoded."""
+    stop, pool = threading.Event(), ThreadPoolExecutor(1, "ddh-listing")
+
+    def read(size: int) -> list[Batch]:
+        return list(takewhile(lambda _: not stop.is_set(), islice(batches, size)))
+
+    try:
+        sizes = chain(WINDOWS, repeat(WINDOWS[-1]))
+        following = pool.submit(read, next(sizes))
+        while window := following.result():
+            following = pool.submit(read, next(sizes))
+            yield window
+    finally:
+        stop.set()
+        pool.shutdown()
+
+
+def _plan(window: list[Batch], target: Target, report: Report, progress: Bar) -> list[Batch]:
+    """The batches that are not done yet; the others are counted."""
+    todo = []
+    for batch in window:
+        left, done = target.plan(batch)
+        report.add(done)
+        progress.update(len(batch) - len(left or ()))
+        todo += [left] if left is not None else []
+    return todo
+
+
+@dataclass(frozen=True)
+class _Driver:
+    """Runs pipelines over the batches of a job, and gives what comes of them to the target."""
+
+    ray: Any
+    job: Job
+    actors: int
+    gpus: float
+    target: Target
+    report: Report
+    progress: Bar
+
+    def encode(self, batches: list[Batch]) -> None:
+        """Encode all batches of a window."""
+        for _ in range(ATTEMPTS):
+            batches = self._attempt(batches, self._finish)
+            self.report.retried += sum(map(len, batches))
+        self._isolate(batches)
+
+    def _finish(self, batch: Batch, outcome: Outcome) -> None:
+        if not self.report.worker_ids:
+            _start_clock(self.progress)
+        self.target.done(batch, outcome)
+        self.report.add(outcome)
+        figures = {"workers": self.report.workers, "retried": self.report.retried}
+        self.progress.set_postfix(figures, refresh=False)
+        self.progress.update(len(batch))
+
+    def _isolate(self, batches: list[Batch]) -> None:
+        """Encode batches image by image, and skip the images that end every worker."""
+        merged = {batch.id: Outcome(batch.id, rows=[]) for batch in batches}
+        singles = {Batch([file]): merged[batch.id] for batch in batches for file in batch.files}
+        lost = list(singles)
+
+        def take(single: Batch, outcome: Outcome) -> None:
+            whole = singles[single]
+            whole.worker = outcome.worker
+            whole.rows = [*(whole.rows or ()), *(outcome.rows or ())]
+            whole.skipped += outcome.skipped
+
+        for _ in range(ATTEMPTS):
+            lost = self._attempt(lost, take, single=True)
+        reason = f"each of {2 * ATTEMPTS} workers ended while reading it"
+        for single in lost:
+            singles[single].skipped.append({"name": single.files[0].key, "reason": reason})
+        for batch in batches:
+            self._finish(batch, merged[batch.id])
+
+    def _attempt(
+        self, batches: list[Batch], take: Callable[[Batch, Outcome], None], *, single: bool = False
+    ) -> list[Batch]:
+        """Encode batches, and return those that were lost with their worker.
+
+        Of single images, a worker has one at a time, and the driver writes the rows.
+        """
+        todo = {batch.id: batch for batch in batches}
+        send_back = single or self.target.on_driver
+        job = replace(self.job, target=None) if send_back else self.job
+        arguments = (batches, job, min(self.actors, len(batches)), self.gpus, 1 if single else 2)
+        try:
+            for outcome in self._run(*arguments) if batches else ():
+                if outcome.error is not None:
+                    raise outcome.error
+                take(todo.pop(outcome.batch_id), outcome)
+        except self.ray.exceptions.RayError as error:
+            if len(todo) == len(batches):
+                raise DDHError(
+                    "the workers end one after the other and nothing gets done: "
+                    f"{str(error).strip().splitlines()[-1]}\nIs ddh installed on all nodes?"
+                ) from error
+        return list(todo.values())
+
+    def _run(self, *arguments: Any) -> Iterator[Outcome]:
+        """Run a pipeline from here, or in an actor where this machine is a client of the cluster.
+
+        Ray Data needs generators, which a client cannot have.
+        """
+        if not self.ray.util.client.ray.is_connected():
+            yield from run_pipeline(*arguments)
+            return
+        remote = self.ray.remote(num_cpus=0)(RemotePipeline).remote(arguments)
+        while (outcome := self.ray.get(remote.next.remote())) is not None:
+            yield outcome
+
+
+class RemotePipeline:
+    """An actor that runs a pipeline and hands out its outcomes one by one."""
+
+    def __init__(self, arguments: tuple[Any, ...]) -> None:
+        self._outcomes = run_pipeline(*arguments)
+
+    def next(self) -> Outcome | None:
+        """The next outcome, None at the end."""
+        return next(self._outcomes, None)
+
+
+def run_pipeline(
+    batches: list[Batch], job: Job, actors: int, gpus: float, calls: int
+) -> Iterator[Outcome]:
+    """Send batches through a pool of encoders; those whose worker dies do not come back."""
+    import pyarrow as pa
+    import ray.data
+
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # deaths are reported by the job
+    blocks = [pa.table({"batch": [pickle.dumps(batch)]}) for batch in batches]
+    dataset = ray.data.from_blocks(blocks)
+    dataset.context.enable_progress_bars = False
+    dataset.context.print_on_execution_start = False
+    dataset.context.target_max_block_size = BLOCK_BYTES
+    dataset.context.max_errored_blocks = max(SPARE_DEATHS, 3 * actors)
+    encoded = dataset.map_batches(
+        Encoder,
+        fn_constructor_args=(job,),
+        batch_size=None,
+        batch_format="pyarrow",
+        compute=ray.data.ActorPoolStrategy(
+            size=actors, max_tasks_in_flight_per_actor=calls, enable_true_multi_threading=True
+        ),
+        num_cpus=1,
+        num_gpus=gpus,
+        max_concurrency=calls,
+        max_restarts=-1,
+        max_task_retries=0,
+        scheduling_strategy="SPREAD",
+    )
+    for table in encoded.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
+        yield from (pickle.loads(outcome) for outcome in table["outcome"].to_pylist())
+
+
+def _start_clock(progress: Bar) -> None:
+    """Keep what was found, and the start of the workers, out of the bar's rate."""
+    before = progress.n
+    progress.reset()
+    progress.n = progress.initial = progress.last_print_n = before
+
+
+def _count(location: ImageLocation, progress: Bar) -> None:
+    """Tell the bar how many images there are, once a listing of its own has counted them."""
+
+    def count() -> None:
+        with suppress(DDHError):  # which the other listing will meet as well
+            progress.expect(sum(1 for _ in location.files()))
+
+    threading.Thread(target=count, name="ddh-count", daemon=True).start()
