@@ -334,22 +334,22 @@ def test_table6_without_opencv_says_so_at_once(digits, tmp_path, monkeypatch):
 
 
 def test_validation_images_choose_between_settings(digits, tmp_path, monkeypatch):
-    from ddh.bench import recognition_rows
+    from ddh.bench import recognition
     from ddh.bench.table6 import _seeded_splits
 
     asked = []
 
-    def recognition(features, labels, split, kernel):
+    def recognised(features, labels, split, kernel):
         asked.append(len(features))
         place = len(asked) % 2
         return {"accuracy": [0.9, 0.1][place], "validation": [0.2, 0.8][place]}
 
-    monkeypatch.setattr(recognition_rows, "_recognition", recognition)
+    monkeypatch.setattr(recognition, "_recognition", recognised)
     found = read_features(digits)
-    task = recognition_rows.SplitTask(found, _seeded_splits(found.labels)[0])
-    candidates = tuple(recognition_rows.Candidate({"iterations": n}) for n in (1, 2))
-    row = recognition_rows.HashRow("ITQ", "ITQ", candidates)
-    run = recognition_rows.HashMeasurement(Store(tmp_path), task, row, "cpu").best(8, 0)
+    task = recognition.SplitTask(found, _seeded_splits(found.labels)[0])
+    candidates = tuple(recognition.Candidate({"iterations": n}) for n in (1, 2))
+    row = recognition.HashRow("ITQ", "ITQ", candidates)
+    run = recognition.best_run(Store(tmp_path), task, row, 8, 0, "cpu")
     assert (run["validation"], run["accuracy"]) == (0.8, 0.1)  # whatever the test images say
     assert run["settings"] == "{'iterations': 1}"
     assert len(asked) == 2
