@@ -10,6 +10,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from ddh._core.errors import MissingDependency
 from ddh._core.output import emit, json_option, quiet_option
 from ddh._core.progress import track
 from ddh.bench.datasets import marked_split
@@ -69,8 +70,12 @@ def methods(
     numbers = whole_numbers(seeds, "seeds")
     say = (lambda line: None) if as_json else click.echo
     if against_faiss:
-        from ddh.bench.faiss_methods import compare, comparison_table
-
+        try:
+            from ddh.bench.faiss_methods import compare, comparison_table
+        except ImportError as error:
+            raise MissingDependency(
+                '--against-faiss needs faiss: pip install "ddh[faiss]"'
+            ) from error
         rows, protocol = compare(task, bits, numbers)
         say(comparison_table(rows))
     else:

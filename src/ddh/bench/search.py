@@ -1,11 +1,10 @@
 """`ddh bench search`: Hamming search beside faiss, usearch, NumPy, and the machine's limits.
 
-Everything is measured in one run. One thread is measured in queries per processor second, which
-means the same on a machine that does other work too; two threads in queries per second.
+Everything is measured in one run: one thread in queries per CPU second, which stays meaningful on
+a machine with other load, and two threads in queries per second.
 """
 
 import platform
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -17,9 +16,10 @@ from ddh import codes
 from ddh._core.errors import DDHError, InputError
 from ddh._core.output import emit, json_option
 from ddh._core.progress import bar
+from ddh.bench.options import quick_option, seed_option
 from ddh.bench.search_data import KINDS, Codes
 from ddh.bench.search_peers import OURS, Peer, installed
-from ddh.bench.timing import timed
+from ddh.bench.timing import fastest, timed
 from ddh.codes.kernels import native
 
 BITS, ROWS, NEIGHBOURS = (16, 32, 64, 128, 256), (1_000_000, 10_000_000), (10, 100, 1000)
@@ -46,15 +46,15 @@ Cell = dict[str, Any]
     show_default=True,
     help="Kind of codes.",
 )
-@click.option("--repeat", default=2, show_default=True, help="Measurements; the best counts.")
-@click.option("--seed", default=0, show_default=True)
-@click.option("--quick", is_flag=True, help="Small sizes, to see that all is well.")
+@click.option("--repeat", default=2, show_default=True, help="Repetitions; the fastest counts.")
+@seed_option
+@quick_option
 @json_option
 def search(quick: bool, as_json: bool, **settings: Any) -> None:
-    """Queries per second of exact search, ours and others.
+    """Queries per second of exact search: ours and others.
 
     \b
-    ddh bench search                       the tables of the documentation, half an hour
+    ddh bench search                       the tables of docs/codes.md, half an hour
     ddh bench search --bits 64 --rows 1000000
     ddh bench search --quick
     DDH_KERNEL=plain ddh bench search --quick
@@ -76,32 +76,19 @@ def search(quick: bool, as_json: bool, **settings: Any) -> None:
     emit(document, _text(document), as_json)
 
 
-# -- what the machine can do -------------------------------------------------------------------
-
-
 def limits() -> dict[str, float]:
-    """Bytes a second of one core: read from memory, and XOR and popcount in the first cache."""
+    """Bytes per second of one core: memory reads, and XOR with popcount in the L1 cache."""
     large = np.ones(1 << 25, dtype=np.uint64)
-    read = _best(lambda: np.maximum.reduce(large), 3)
+    read = fastest(lambda: np.maximum.reduce(large), 3)
     found = {"memory read GB/s": large.nbytes / read / 1e9}
     kernel = native()
     if kernel:
         from ddh.codes import _hamming
 
         small, turns = np.arange(1 << 14, dtype=np.uint64).view(np.uint8)[: 1 << 14], 20_000
-        counted = _best(lambda: _hamming.count_ones(kernel.variant, small, turns), 3)
+        counted = fastest(lambda: _hamming.count_ones(kernel.variant, small, turns), 3)
         found["popcount GB/s"] = turns * small.nbytes / counted / 1e9
     return found
-
-
-def _best(work: Callable[[], Any], repeat: int) -> float:
-    """The least processor time."""
-    seconds = []
-    for _ in range(repeat):
-        start = time.process_time()
-        work()
-        seconds.append(time.process_time() - start)
-    return max(min(seconds), 1e-9)
 
 
 # -- exact search ------------------------------------------------------------------------------
@@ -142,13 +129,16 @@ def _rates(
     for peer in installed():
         run = peer.prepare(database)
         few = queries[: peer.queries(len(database))]
-        run(few[:1], 1, 1)  # what is made on first use is not measured
+        run(few[:1], 1, 1)  # warm-up
         for cell in cells:
             if peer is OURS:
                 cell["distances"] = run(few, cell["k"], 1)
                 step()
             _check(peer, run(few[:4], cell["k"], 1), cell["distances"])
-            cell["rates"][peer.name] = _rate(run, few, cell["k"], repeat)
+            one = fastest(partial(run, few, cell["k"], 1), repeat)
+            two = fastest(partial(run, few, cell["k"], 2), repeat, "wall")
+            rates = {"queries": len(few), "1": len(few) / one, "2": len(few) / two}
+            cell["rates"][peer.name] = rates
     for cell in cells:
         del cell["distances"]
         others = [r["1"] for name, r in cell["rates"].items() if name.startswith("faiss")]
@@ -162,31 +152,18 @@ def _check(peer: Peer, found: Codes, ours: Codes) -> None:
         raise DDHError(f"{peer.name} and ours disagree about a distance")
 
 
-def _rate(
-    run: Callable[[Codes, int, int], Any], queries: Codes, k: int, repeat: int
-) -> dict[str, float]:
-    """Queries per processor second with one thread, and per second with two."""
-    one = _best(partial(run, queries, k, 1), repeat)
-    walls = []
-    for _ in range(repeat):
-        start = time.perf_counter()
-        run(queries, k, 2)
-        walls.append(time.perf_counter() - start)
-    return {"queries": len(queries), "1": len(queries) / one, "2": len(queries) / min(walls)}
-
-
-# -- batches, and search that does not look at every row ---------------------------------------
+# -- batch sizes, and sublinear search ---------------------------------------------------------
 
 
 def _example(settings: dict[str, Any], kind: str) -> tuple[Codes, Codes, int]:
-    """The smaller database at 64 bits, or at the length nearest to it."""
+    """The smaller database, at the length closest to 64 bits."""
     bits = min(settings["bits"], key=lambda length: abs(length - 64))
     rows, seed = min(settings["rows"]), settings["seed"]
     return KINDS[kind](rows, bits, seed, 0), KINDS[kind](1024, bits, seed, 1), bits
 
 
 def batches(settings: dict[str, Any]) -> Cell:
-    """How the rate depends on the number of queries that are asked together, k = 10."""
+    """The rate by the number of queries per call, k = 10."""
     database, queries, bits = _example(settings, "random")
     k = min(10, len(database))
     rates = {}
@@ -197,26 +174,26 @@ def batches(settings: dict[str, Any]) -> Cell:
             for call in range(calls):
                 codes.search(queries[call * size : (call + 1) * size], database, k, threads=1)
 
-        rates[size] = size * calls / _best(ask, settings["repeat"])
+        rates[size] = size * calls / fastest(ask, settings["repeat"])
     return {"bits": bits, "rows": len(database), "k": k, "rates": rates}
 
 
 def sublinear(settings: dict[str, Any]) -> list[Cell]:
-    """MultiIndex and ApproximateIndex, with the time to build them, beside the scan; k = 10."""
-    ways = (codes.MultiIndex, codes.ApproximateIndex)
-    return [_beside_scan(way, kind, settings) for kind in settings["data"] for way in ways]
+    """MultiIndex and ApproximateIndex with their build time, beside the scan; k = 10."""
+    kinds = (codes.MultiIndex, codes.ApproximateIndex)
+    return [_beside_scan(kind, data, settings) for data in settings["data"] for kind in kinds]
 
 
-def _beside_scan(way: Any, kind: str, settings: dict[str, Any]) -> Cell:
-    database, queries, bits = _example(settings, kind)
+def _beside_scan(kind: Any, data: str, settings: dict[str, Any]) -> Cell:
+    database, queries, bits = _example(settings, data)
     k = min(10, len(database))
     true = codes.search(queries, database, k).indices
-    index, seconds = timed(way, database, bits)
+    index, seconds = timed(kind, database, bits)
     found = index.search(queries, k).indices
-    scan = _best(lambda: codes.search(queries, database, k, threads=1), 2)
-    rate = _best(lambda: index.search(queries, k, threads=1), 2)
+    scan = fastest(lambda: codes.search(queries, database, k, threads=1), 2)
+    rate = fastest(lambda: index.search(queries, k, threads=1), 2)
     return {
-        "data": kind,
+        "data": data,
         "index": repr(index),
         "build seconds": seconds["cpu"],
         "recall": float((found[:, :, None] == true[:, None, :]).any(axis=2).mean()),
@@ -229,64 +206,44 @@ def _beside_scan(way: Any, kind: str, settings: dict[str, Any]) -> Cell:
 
 
 def _text(document: dict[str, Any]) -> str:
-    found = ", ".join(f"{name} {value:.1f}" for name, value in document["limits"].items())
-    return "\n".join(
-        [
-            f"kernel {document['kernel']}; {document['machine']}; one core: {found}",
-            "",
-            *_exact_table(document["cells"], document["limits"]),
-            "",
-            *_batch_table(document["batches"]),
-            "",
-            *_sublinear_table(document["sublinear"]),
-        ]
-    )
-
-
-def _exact_table(cells: list[Cell], limit: dict[str, float]) -> list[str]:
-    peers = list(cells[0]["rates"])
+    limit, batch = document["limits"], document["batches"]
+    found = ", ".join(f"{name} {value:.1f}" for name, value in limit.items())
+    peers = "".join(f"{name:>18}" for name in document["cells"][0]["rates"])
     lines = [
-        "Exact search: queries per processor second of one thread / queries per second of two",
-        f"{'data':10}{'bits':>5}{'rows':>12}{'k':>6}"
-        + "".join(f"{name:>18}" for name in peers)
-        + f"{'x faiss':>9}{'memory':>8}{'popcount':>10}",
-    ]
-    for cell in cells:
-        rates = "".join(
-            "{:>18}".format(f"{rate['1']:,.0f} / {rate['2']:,.0f}")
-            for rate in cell["rates"].values()
-        )
-        shares = [
-            f"{cell['GB/s'] / limit[name]:.0%}" if name in limit else "-"
-            for name in ("memory read GB/s", "popcount GB/s")
-        ]
-        times = f"{cell['times faiss']:.1f}" if cell["times faiss"] else "-"
-        lines.append(
-            f"{cell['data']:10}{cell['bits']:>5}{cell['rows']:>12,}{cell['k']:>6}{rates}"
-            f"{times:>9}{shares[0]:>8}{shares[1]:>10}"
-        )
-    return [*lines, "memory, popcount: bytes that ours compares, as a share of those limits."]
-
-
-def _batch_table(batch: Cell) -> list[str]:
-    sizes = "".join(f"{size:>9,}" for size in batch["rates"])
-    rates = "".join(f"{rate:>9,.0f}" for rate in batch["rates"].values())
-    return [
-        f"Ours by the number of queries at once: random codes, {batch['bits']} bits, "
+        f"kernel {document['kernel']}; {document['machine']}; one core: {found}",
+        "",
+        "Exact search: queries per CPU second with one thread / queries per second with two",
+        f"{'data':10}{'bits':>5}{'rows':>12}{'k':>6}{peers}"
+        f"{'x faiss':>9}{'memory':>8}{'popcount':>10}",
+        *(_exact_line(cell, limit) for cell in document["cells"]),
+        "memory, popcount: bytes per second that ours compares, relative to those limits.",
+        "",
+        f"Ours by the number of queries per call: random codes, {batch['bits']} bits, "
         f"{batch['rows']:,} rows, k = {batch['k']}, one thread",
-        f"{'queries':10}{sizes}",
-        f"{'per second':10}{rates}",
-    ]
-
-
-def _sublinear_table(rows: list[Cell]) -> list[str]:
-    lines = [
-        "Search that does not look at every row: one thread, k = 10",
+        f"{'queries':10}" + "".join(f"{size:>9,}" for size in batch["rates"]),
+        f"{'per second':10}" + "".join(f"{rate:>9,.0f}" for rate in batch["rates"].values()),
+        "",
+        "Sublinear search: one thread, k = 10",
         f"{'data':10}{'index':60}{'build':>8}{'recall':>9}{'rate':>10}{'x scan':>9}",
     ]
-    for row in rows:
+    for row in document["sublinear"]:
         lines.append(
             f"{row['data']:10}{row['index']:60}{row['build seconds']:>6.1f} s"
             f"{row['recall']:>9.4f}{row['rate']:>10,.0f}{row['times the scan']:>9.1f}"
         )
-    return lines
+    return "\n".join(lines)
+
+
+def _exact_line(cell: Cell, limit: dict[str, float]) -> str:
+    rates = "".join(
+        "{:>18}".format(f"{rate['1']:,.0f} / {rate['2']:,.0f}") for rate in cell["rates"].values()
+    )
+    memory, popcount = (
+        f"{cell['GB/s'] / limit[name]:.0%}" if name in limit else "-"
+        for name in ("memory read GB/s", "popcount GB/s")
+    )
+    times = f"{cell['times faiss']:.1f}" if cell["times faiss"] else "-"
+    return (
+        f"{cell['data']:10}{cell['bits']:>5}{cell['rows']:>12,}{cell['k']:>6}{rates}"
+        f"{times:>9}{memory:>8}{popcount:>10}"
+    )
