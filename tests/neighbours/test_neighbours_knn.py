@@ -231,7 +231,7 @@ class TestBadInput:
     def test_lengths_that_float64_cannot_square_twice(self, scale):
         X = np.eye(5)
         X[3] *= scale
-        with pytest.raises(InputError, match=r"1 feature row\(s\).*: 3; scale"):
+        with pytest.raises(InputError, match=r"length.*1 row\(s\): 3; scale"):
             knn(X, 2)
 
     def test_a_device_that_is_not_there(self):

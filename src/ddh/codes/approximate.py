@@ -53,7 +53,7 @@ def _centres(database: Codes, lists: int, rng: np.random.Generator, threads: int
 
 def _list_count(rows: int) -> int:
     """About twice the square root: then centres and rows of lists are about as much work."""
-    return 1 << round(np.log2(rows) / 2 + 1)
+    return 1 << round(float(np.log2(rows)) / 2 + 1)
 
 
 class ApproximateIndex:

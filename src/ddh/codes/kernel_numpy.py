@@ -8,7 +8,6 @@ from ddh._core.threads import thread_map
 from ddh.codes.inputs import Codes
 
 _BLOCK_BYTES = 1 << 21  # of one intermediate array: two or three of them stay in the caches
-_BIT_COUNT = np.array([bin(byte).count("1") for byte in range(256)], dtype=np.uint8)
 
 
 def _words(codes: Codes) -> NDArray[np.unsignedinteger]:
@@ -18,17 +17,10 @@ def _words(codes: Codes) -> NDArray[np.unsignedinteger]:
     return codes.view(f"u{size}")
 
 
-def _count_bits(words: NDArray[np.unsignedinteger]) -> NDArray[np.uint8]:
-    if hasattr(np, "bitwise_count"):
-        return np.bitwise_count(words)
-    counts = _BIT_COUNT[words.view(np.uint8)]  # NumPy 1.26
-    return counts.reshape(*words.shape, -1).sum(axis=-1, dtype=np.uint8)
-
-
 def _distances(a: NDArray[np.unsignedinteger], b: NDArray[np.unsignedinteger]) -> NDArray[np.int32]:
     total = np.zeros((len(a), len(b)), dtype=np.int32)
     for column in range(a.shape[1]):
-        total += _count_bits(a[:, column, None] ^ b[None, :, column])
+        total += np.bitwise_count(a[:, column, None] ^ b[None, :, column])
     return total
 
 

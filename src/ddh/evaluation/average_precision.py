@@ -53,7 +53,8 @@ def _divide(
     summed: NDArray[np.float64], known: dict[str, NDArray[Any]], k: int, denominator: Denominator
 ) -> NDArray[np.float64]:
     below = np.minimum(known["R"], k) if denominator == "min(R, k)" else known[denominator]
-    return summed / np.maximum(below, 1)  # without anything relevant the sum is 0 already
+    # without anything relevant the sum is 0 already
+    return np.asarray(summed / np.maximum(below, 1))
 
 
 def expected_average_precision(
@@ -124,7 +125,7 @@ def _over_hits_in_cut_group(
     log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, int(n.max()) + 1)))])
 
     def log_choose(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.float64]:
-        return log_factorial[a] - log_factorial[b] - log_factorial[a - b]
+        return np.asarray(log_factorial[a] - log_factorial[b] - log_factorial[a - b])
 
     n, r, t, R0 = n[owner], r[owner], t[owner], R0[owner]
     A, B = A[owner], B[owner]

@@ -30,7 +30,7 @@ class DistanceCounts:
     @property
     def bits(self) -> int:
         """Length of the codes."""
-        return self.items.shape[1] - 1
+        return int(self.items.shape[1]) - 1
 
     @property
     def database(self) -> int:

@@ -34,14 +34,14 @@ def expected_hits(counts: DistanceCounts, k: int) -> NDArray[np.float64]:
     """Expected number of relevant items among the k nearest of each query."""
     before = np.cumsum(counts.items, axis=1, dtype=np.int64) - counts.items
     taken = np.clip(k - before, 0, counts.items)
-    return (taken * (counts.relevant / np.maximum(counts.items, 1))).sum(axis=1)
+    return np.asarray((taken * (counts.relevant / np.maximum(counts.items, 1))).sum(axis=1))
 
 
 def precision_within(counts: DistanceCounts, radius: int) -> NDArray[np.float64]:
     """Share of relevant items within a Hamming radius; a query that finds nothing there has 0."""
     inside = slice(0, radius + 1)
     found = counts.items[:, inside].sum(axis=1)
-    return counts.relevant[:, inside].sum(axis=1) / np.maximum(found, 1)
+    return np.asarray(counts.relevant[:, inside].sum(axis=1) / np.maximum(found, 1))
 
 
 def curve_by_radius(counts: DistanceCounts) -> Curve:

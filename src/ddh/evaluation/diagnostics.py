@@ -103,4 +103,4 @@ def _correlation(products: NDArray[np.float64], means: NDArray[np.float64]) -> N
     deviation = np.sqrt(np.maximum(1 - means**2, 0.0))
     scale = np.outer(deviation, deviation)
     result = np.divide(covariance, scale, out=np.zeros_like(covariance), where=scale > 1e-12)
-    return np.clip(result, -1.0, 1.0)
+    return np.asarray(np.clip(result, -1.0, 1.0))

@@ -65,7 +65,7 @@ class Relevance:
         """Number of labels that query[rows] and database[columns] share (graded relevance)."""
         if self.query.ndim == 1:
             return self.block(rows, columns).astype(np.intp)
-        return np.rint(self.query[rows] @ self.database[columns].T).astype(np.intp)
+        return np.asarray(np.rint(self.query[rows] @ self.database[columns].T).astype(np.intp))
 
     def total(self) -> int:
         """Number of relevant pairs (query, item)."""

@@ -40,7 +40,7 @@ def _sum_over_groups(
 ) -> NDArray[np.float64]:
     """Sum over groups of (gain of the group) x (discounts of the ranks it covers)."""
     end = np.cumsum(sizes, axis=1)
-    return (gain * (discounts[end] - discounts[end - sizes])).sum(axis=1)
+    return np.asarray((gain * (discounts[end] - discounts[end - sizes])).sum(axis=1))
 
 
 def _grades(

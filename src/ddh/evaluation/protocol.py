@@ -108,7 +108,7 @@ class Score(float):
         score.empty = empty
         return score
 
-    def __getnewargs__(self) -> tuple[Any, ...]:  # type: ignore[override]
+    def __getnewargs__(self) -> tuple[Any, ...]:
         return float(self), self.protocol, self.per_query
 
     @property

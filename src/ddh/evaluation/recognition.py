@@ -66,7 +66,7 @@ class LinearMachine:
 
     def predict(self, compared: NDArray[Any]) -> NDArray[Any]:
         """The class of each row, from `compare`."""
-        return self.model.predict(compared)
+        return np.asarray(self.model.predict(compared))
 
 
 class ChiSquareMachine:
@@ -93,7 +93,7 @@ class ChiSquareMachine:
 
     def predict(self, compared: NDArray[Any]) -> NDArray[Any]:
         """The class of each row, from `compare`."""
-        return self.model.predict(compared)
+        return np.asarray(self.model.predict(compared))
 
 
 MACHINES: dict[Kernel, Any] = {"linear": LinearMachine, "chi-square": ChiSquareMachine}
@@ -103,7 +103,7 @@ def chi_square(A: NDArray[Any], B: NDArray[Any]) -> NDArray[np.float64]:
     """1/2 sum (a - b)^2 / (a + b) between the rows of A and of B; 0/0 counts as 0."""
     from sklearn.metrics.pairwise import additive_chi2_kernel
 
-    return additive_chi2_kernel(A.astype(np.float64), B.astype(np.float64)) / -2.0
+    return np.asarray(additive_chi2_kernel(A.astype(np.float64), B.astype(np.float64)) / -2.0)
 
 
 def _fit_quietly(model: Any, X: NDArray[Any], y: NDArray[Any]) -> None:

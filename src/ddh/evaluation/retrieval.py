@@ -94,7 +94,7 @@ class Retrieval:
 
     @cached_property
     def _answerable(self) -> NDArray[np.bool_]:
-        return self.counts.relevant.sum(axis=1) > 0
+        return np.asarray(self.counts.relevant.sum(axis=1) > 0)
 
     def _score(self, values: NDArray[np.float64], **protocol: Any) -> Score:
         counted = values[self._answerable] if self.without_relevant == "skip" else values

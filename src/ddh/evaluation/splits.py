@@ -145,4 +145,4 @@ def _per_class(
 def _members(labels: NDArray[Any]) -> NDArray[np.bool_]:
     if labels.ndim == 2:
         return labels.astype(bool)
-    return labels[:, None] == np.unique(labels)[None, :]
+    return np.asarray(labels[:, None] == np.unique(labels)[None, :])

@@ -51,10 +51,8 @@ def pairwise_labels(
         Real numbers, possibly memory-mapped.
     k1, k2 : int
         Neighbours per image in the first ranking; lists that are united per image.
-    centre, device, approximate, recall, folder
-        How neighbours are found, see `knn`.
-    mutual, min_overlap
-        Which of them count, see `expand`.
+    centre, device, approximate, recall, folder, mutual, min_overlap
+        How neighbours are found, see `knn`, and which of them count, see `expand`.
 
     Returns
     -------
@@ -83,13 +81,8 @@ def approximate_labels(
 ) -> tuple[sparse.csr_array, Approximation]:
     """S from approximate neighbours, and a report of what the approximation cost.
 
-    Parameters and memory as `pairwise_labels`; features are read in blocks, so they may be a
-    memory-mapped file of any size.
-
-    Returns
-    -------
-    S : csr_array of int8, shape (N, N)
-    report : Approximation
+    Parameters as `pairwise_labels`. Features are read in blocks, so they may be a memory-mapped
+    file of any size.
     """
     space = cosine_space(features, centre=centre)
     found = approximate_lists(space, check_k(k1, len(space)), recall=recall, folder=folder)

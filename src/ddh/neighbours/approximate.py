@@ -378,7 +378,8 @@ def exact_rows(space: CosineSpace, rows: NDArray[np.int32], k: int) -> NDArray[n
         row, column, value = row[order], column[order], value[order]
         place = np.arange(len(row)) - np.searchsorted(row, np.arange(len(rows)))[row]
         threshold[row[place == kept - 1]] = value[place == kept - 1]
-        row, column, value = (array[place < kept] for array in (row, column, value))
+        keep = place < kept
+        row, column, value = row[keep], column[keep], value[keep]
     ranked = space.rank(rows[row], column, k)  # in ascending order of the rows
     return ranked[np.argsort(np.argsort(rows))]
 

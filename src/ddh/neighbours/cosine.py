@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ddh._core.errors import InputError
+from ddh._core.spans import spans
 from ddh.neighbours import native
 
 # Rows and pairs are taken in pieces of about this many float64 numbers (32 MB).
@@ -27,16 +28,10 @@ SHORTEST, LONGEST = 1e-70, 1e70
 
 @dataclass(frozen=True)
 class CosineSpace:
-    """Features with what their cosines need.
+    """Features (never copied: memory-mapped files stay on disk) with what their cosines need.
 
-    Attributes
-    ----------
-    features : ndarray, shape (N, dimensions)
-        Never copied: memory-mapped files stay on disk.
-    mean : ndarray of float64 or None
-        Subtracted from every row where it is given.
-    squares : ndarray of float64, shape (N,)
-        ||x_i||^2 after that; 0 marks a zero vector, whose cosine with everything is 0.
+    `mean` is subtracted from every row unless it is None; `squares` holds ||x_i||^2 after that,
+    where 0 marks a zero vector, whose cosine with everything is 0.
     """
 
     features: NDArray[Any]
@@ -48,7 +43,7 @@ class CosineSpace:
 
     @property
     def dimensions(self) -> int:
-        return self.features.shape[1]
+        return int(self.features.shape[1])
 
     def rows(self, which: slice | NDArray[np.integer]) -> NDArray[np.float64]:
         """The chosen rows as float64, centred where the space is."""
@@ -68,23 +63,17 @@ class CosineSpace:
 
     def dots(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> NDArray[np.float64]:
         """x_i . x_j in float64 for pairs of rows, each summed in the same order."""
-        if native.loops is not None and self._readable_by_loops():
-            return self._native_dots(i.astype(np.int32), j.astype(np.int32))
         result = np.empty(len(i), np.float64)
-        for part in pieces(len(i), self.dimensions):
-            # not einsum or BLAS: their order of summing may depend on a row's position
-            result[part] = (self.rows(i[part]) * self.rows(j[part])).sum(axis=1)
-        return result
-
-    def _readable_by_loops(self) -> bool:
-        array = self.features
-        return array.dtype in (np.float16, np.float32, np.float64) and array.flags.c_contiguous
-
-    def _native_dots(self, i: NDArray[np.int32], j: NDArray[np.int32]) -> NDArray[np.float64]:
-        result = np.empty(len(i), np.float64)
-        mean = np.zeros(self.dimensions) if self.mean is None else self.mean
         array, item = self.features, self.features.itemsize
+        readable = array.dtype in (np.float16, np.float32, np.float64) and array.flags.c_contiguous
+        if native.loops is None or not readable:
+            for part in pieces(len(i), self.dimensions):
+                # not einsum or BLAS: their order of summing may depend on a row's position
+                result[part] = (self.rows(i[part]) * self.rows(j[part])).sum(axis=1)
+            return result
+        mean = np.zeros(self.dimensions) if self.mean is None else self.mean
         halves = _half_values() if item == 2 else b""
+        i, j = i.astype(np.int32), j.astype(np.int32)
 
         def work(part: slice) -> None:
             pairs = (i[part], j[part])
@@ -103,7 +92,7 @@ class CosineSpace:
         order = np.lexsort((j, -self.order_keys(i, j), i))
         i, j = i[order], j[order]
         first = np.flatnonzero(np.r_[True, i[1:] != i[:-1]])
-        return j[first[:, None] + np.arange(k)]
+        return np.asarray(j[first[:, None] + np.arange(k)])
 
     def similarities(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> NDArray[np.float64]:
         """cos(x_i, x_j) for pairs of rows."""
@@ -113,8 +102,7 @@ class CosineSpace:
 
 def pieces(rows: int, dimensions: int) -> list[slice]:
     """Slices that walk through rows, about PIECE numbers at a time."""
-    step = max(1, PIECE // dimensions)
-    return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
+    return spans(rows, max(1, PIECE // dimensions))
 
 
 @cache
@@ -148,17 +136,10 @@ def cosine_space(features: ArrayLike, *, centre: bool = False) -> CosineSpace:
 
 
 def _refuse_not_finite(space: CosineSpace) -> None:
-    if space.features.dtype.kind != "f":
-        return
-    bad = [
-        part.start + np.flatnonzero(~np.isfinite(space.features[part]).all(axis=1))
-        for part in space.pieces()
-    ]
-    rows = np.concatenate(bad)
-    if rows.size:
-        raise InputError(
-            f"features hold NaN or infinity in {rows.size} row(s): {_named(rows)}; "
-            "remove or repair them"
+    if space.features.dtype.kind == "f":
+        finite = [np.isfinite(space.features[part]).all(axis=1) for part in space.pieces()]
+        _refuse(
+            ~np.concatenate(finite), "features hold NaN or infinity in {}; remove or repair them"
         )
 
 
@@ -169,14 +150,13 @@ def _refuse_extreme(squares: NDArray[np.float64], space: CosineSpace) -> None:
         for piece in pieces(vanished.size, space.dimensions):
             part = vanished[piece]
             extreme[part] = space.features[part].any(axis=1)
-    rows = np.flatnonzero(extreme)
+    limits = f"{SHORTEST:g} to {LONGEST:g}"
+    _refuse(extreme, f"the length of features is outside {limits} in {{}}; scale the features")
+
+
+def _refuse(bad: NDArray[np.bool_], message: str) -> None:
+    """Raise an error that names the first bad rows, if there are any."""
+    rows = np.flatnonzero(bad)
     if rows.size:
-        raise InputError(
-            f"the length of {rows.size} feature row(s) is outside {SHORTEST:g} to {LONGEST:g}: "
-            f"{_named(rows)}; scale the features"
-        )
-
-
-def _named(rows: NDArray[np.integer]) -> str:
-    shown = ", ".join(str(row) for row in rows[:8])
-    return shown + (", ..." if rows.size > 8 else "")
+        shown = ", ".join(map(str, rows[:8])) + (", ..." if rows.size > 8 else "")
+        raise InputError(message.format(f"{rows.size} row(s): {shown}"))

@@ -36,16 +36,9 @@ ROWS = 8192
 
 @dataclass(frozen=True)
 class NearestLists:
-    """Neighbour lists with their cosines.
+    """Neighbour lists (N, k) int32, nearest first, and their cosines (N, k) float32.
 
-    Attributes
-    ----------
-    lists : ndarray of int32, shape (N, k)
-        Neighbours of each image, nearest first.
-    similarities : ndarray of float32, shape (N, k)
-        Their cosines.
-    recall : float
-        1 for exact lists; for approximate ones the recall measured on a sample of rows.
+    `recall` is 1 for exact lists; for approximate ones it was measured on a sample of rows.
     """
 
     lists: NDArray[np.int32]

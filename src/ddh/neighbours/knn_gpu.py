@@ -136,6 +136,6 @@ class DeviceRows:
 
         everyone = torch.arange(len(self.values), device=self.device)
         step = max(1, PIECE // len(self.mean))
-        keys = torch.cat([self._keys(row, part[None])[0] for part in everyone.split(step)])
+        keys = torch.cat([self._keys(row, part[None])[0] for part in torch.split(everyone, step)])
         keys[row] = -torch.inf
         return keys.sort(descending=True, stable=True).indices[:k].int()

@@ -49,7 +49,7 @@ def check_labels(
 
 def is_labelled(labels: NDArray[Any]) -> NDArray[np.bool_]:
     """Which rows of checked labels carry a label."""
-    return labels.any(axis=1) if labels.ndim == 2 else labels >= 0
+    return np.asarray(labels.any(axis=1) if labels.ndim == 2 else labels >= 0)
 
 
 def indicators(labels: NDArray[Any]) -> NDArray[np.float32]:
@@ -57,7 +57,7 @@ def indicators(labels: NDArray[Any]) -> NDArray[np.float32]:
     if labels.ndim == 2:
         return labels.astype(np.float32)
     classes = np.unique(labels[labels >= 0])
-    return (labels[:, None] == classes).astype(np.float32)
+    return np.asarray((labels[:, None] == classes).astype(np.float32))
 
 
 def shares_label(left: Any, right: Any) -> Any:
@@ -78,15 +78,9 @@ def shares_label(left: Any, right: Any) -> Any:
 class LabelGroups:
     """S from labels, held between groups of images that have the same label set.
 
-    Attributes
-    ----------
-    group_of : ndarray of int32, shape (N,)
-        Group of each image.
-    relation : csr_array of int8, shape (groups, groups)
-        1 where two groups share a label. The diagonal is 0 for unlabelled images: they are
-        similar to nothing, themselves included, and stay in N as negatives of everything.
-    sizes : ndarray of int64, shape (groups,)
-        Number of images per group.
+    `group_of` (N,) is the group of each image, `relation` (groups, groups) is 1 where two groups
+    share a label, `sizes` counts the images per group. Unlabelled images are similar to nothing,
+    themselves included, and stay in N as negatives of everything.
     """
 
     group_of: NDArray[np.int32]
@@ -115,15 +109,6 @@ class LabelGroups:
         place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
         return known[place] == wanted if len(known) else np.zeros(len(wanted), bool)
 
-    def rows(self, i: int) -> NDArray[np.int32]:
-        """S_i: the images similar to image i in ascending order, without i itself."""
-        group = self.group_of[i]
-        related = self.relation.indices[slice(*self.relation.indptr[group : group + 2])]
-        order, starts = self._members
-        parts = [order[starts[g] : starts[g + 1]] for g in related]
-        found = np.sort(np.concatenate(parts)) if parts else np.empty(0, np.int32)
-        return found[found != i]
-
     def to_csr(self, *, max_entries: int = 100_000_000) -> sparse.csr_array:
         """S as a matrix, for small N: refused above `max_entries` (5 bytes each)."""
         entries = int(self.degree().sum())
@@ -132,43 +117,22 @@ class LabelGroups:
                 f"S of these labels has {entries:,} entries, more than {max_entries:,}: "
                 "use the groups themselves, or fewer images"
             )
-        images = len(self)
-        starts = np.arange(images + 1, dtype=np.int32)
-        member = sparse.csr_array(
-            (np.ones(images, np.int8), self.group_of, starts), shape=(images, len(self.sizes))
-        )
-        S = (member @ self.relation @ member.T).tocsr()
+        S = self.relation[self.group_of][:, self.group_of]
         S.setdiag(0)
         S.eliminate_zeros()
         S.sort_indices()
         return S
 
     @cached_property
-    def _members(self) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """The images ordered by group, and where each group starts."""
-        order = np.argsort(self.group_of, kind="stable").astype(np.int32)
-        return order, np.concatenate([[0], np.cumsum(self.sizes)])
-
-    @cached_property
     def _related_pairs(self) -> NDArray[np.int64]:
         """Ascending numbers g * groups + h of all related groups g and h."""
         groups = len(self.sizes)
         owner = np.repeat(np.arange(groups, dtype=np.int64), np.diff(self.relation.indptr))
-        return owner * groups + self.relation.indices
+        return np.asarray(owner * groups + self.relation.indices)
 
 
 def label_groups(y: ArrayLike) -> LabelGroups:
-    """Group images by their label sets.
-
-    Parameters
-    ----------
-    y : array-like, shape (N,) or (N, concepts)
-        Classes (numbers or words; -1 means unlabelled) or a 0/1 matrix.
-
-    Returns
-    -------
-    LabelGroups
-    """
+    """Group images by label set; `y`: classes (N,), -1 if unlabelled, or 0/1 (N, concepts)."""
     labels = check_labels(y)
     sets = labels if labels.ndim == 1 else np.packbits(labels.astype(bool), axis=1)
     _, first, group_of, sizes = np.unique(

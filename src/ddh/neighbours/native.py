@@ -4,6 +4,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, TypeVar
 
+from ddh._core.spans import spans
 from ddh._core.threads import omp_threads, thread_map
 
 Result = TypeVar("Result")
@@ -35,6 +36,4 @@ def parallel(
     """Results of `work` for slices of 0..total in order, at least one slice per thread."""
     threads = omp_threads()
     size = max(min_size, -(-total // threads))
-    size = min(size, max_size or size)
-    parts = [slice(start, min(start + size, total)) for start in range(0, total, size)]
-    return thread_map(work, parts, threads)
+    return thread_map(work, spans(total, min(size, max_size or size)), threads)

@@ -1,4 +1,4 @@
-"""What a user wants to know of S: degrees, components, hubs, and precision against known labels."""
+"""Statistics of S: degrees, components, hubs, and precision against known labels."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -13,7 +13,7 @@ from ddh.neighbours.alg1 import expand_in
 from ddh.neighbours.approximate import Approximation
 from ddh.neighbours.cosine import cosine_space
 from ddh.neighbours.knn import nearest_in
-from ddh.neighbours.labels import LabelGroups, label_groups
+from ddh.neighbours.labels import LabelGroups, check_labels, label_groups
 from ddh.neighbours.overlap import check_lists
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -24,7 +24,7 @@ TOP_HUBS = 10
 
 @dataclass(frozen=True)
 class Hubs:
-    """Images that stand in very many lists: in-degrees of the first stage (K1 on average)."""
+    """Images that are in very many lists: in-degrees of the first stage (K1 on average)."""
 
     largest: int
     skewness: float
@@ -33,10 +33,10 @@ class Hubs:
 
 @dataclass(frozen=True)
 class GraphStatistics:
-    """Figures of a neighbourhood graph; what needs lists or labels is None without them.
+    """Statistics of a neighbourhood graph; what needs lists or labels is None without them.
 
-    `degree_quantiles` belong to `QUANTILES`. Precision is the share of ordered pairs that share
-    a label, over pairs in which both images have one: `first_precision` of the K1 lists,
+    `degree_quantiles` belong to `QUANTILES`. Precision is the share of ordered pairs with a
+    common label among the pairs of labelled images: `first_precision` of the K1 lists,
     `precision` of S (the paper's Fig. 2).
     """
 
@@ -102,10 +102,19 @@ def statistics(
     lists: ArrayLike | None = None,
     approximation: Approximation | None = None,
 ) -> GraphStatistics:
-    """Figures of S; with first-stage `lists` also its hubs, with `labels` (classes or a 0/1
-    matrix) also its precision; `approximation` is the report of `approximate_labels`.
+    """Degrees, components, hubs and precision of a neighbourhood graph.
 
-    Memory: some numbers an image, and PAIRS pairs at a time.
+    Memory: some numbers per image, and PAIRS pairs at a time.
+
+    Parameters
+    ----------
+    S : csr_array, shape (N, N)
+    labels : array-like, optional
+        Known classes (N,) or a 0/1 matrix, for the precision.
+    lists : array-like of int, shape (N, K1), optional
+        Lists of the first stage, for hubs and the precision of that stage.
+    approximation : Approximation, optional
+        Report of `approximate_labels`, to be carried along.
     """
     S = sparse.csr_array(S)
     images = S.shape[0]
@@ -116,7 +125,7 @@ def statistics(
     first = None if lists is None else check_lists(lists)
     if first is not None and len(first) != images:
         raise InputError(f"{len(first)} lists do not fit a graph of {images} images")
-    known = None if labels is None else _known_labels(labels, images)
+    known = None if labels is None else label_groups(check_labels(labels, images))
     return GraphStatistics(
         images=images,
         edges=S.nnz // 2,
@@ -128,10 +137,8 @@ def statistics(
         components=int(components),
         largest_share=float(np.bincount(component_of).max() / images),
         hubs=None if first is None else hubs(first),
-        first_precision=None
-        if known is None or first is None
-        else _precision(known, graph_of(first)),
-        precision=None if known is None else _precision(known, S),
+        first_precision=None if first is None else _precision(known, graph_of(first)),
+        precision=_precision(known, S),
         approximation=approximation,
     )
 
@@ -163,7 +170,7 @@ def precision_over_k(
 ) -> list[PrecisionPoint]:
     """The paper's Fig. 2: precision of the first and the second stage for each K1 of `ks`."""
     space = cosine_space(features, centre=centre)
-    known = _known_labels(labels, len(space))
+    known = label_groups(check_labels(labels, len(space)))
     if not ks:
         raise InputError("precision_over_k needs at least one value of K1")
     lists, _ = nearest_in(space, max(ks), device=device)
@@ -175,8 +182,10 @@ def precision_over_k(
     return points
 
 
-def _precision(groups: LabelGroups, S: sparse.csr_array) -> float | None:
+def _precision(groups: LabelGroups | None, S: sparse.csr_array) -> float | None:
     """Share of the pairs of S with two labelled images that have a label in common."""
+    if groups is None:
+        return None
     correct = judged = 0
     labelled = groups.labelled()
     owner = np.repeat(np.arange(S.shape[0], dtype=np.int32), np.diff(S.indptr))
@@ -185,10 +194,3 @@ def _precision(groups: LabelGroups, S: sparse.csr_array) -> float | None:
         correct += int(groups.similar(i, j).sum())
         judged += int((labelled[i] & labelled[j]).sum())
     return correct / judged if judged else None
-
-
-def _known_labels(labels: ArrayLike, images: int) -> LabelGroups:
-    groups = label_groups(labels)
-    if len(groups) != images:
-        raise InputError(f"labels must have {images} rows, got {len(groups)}")
-    return groups
