@@ -1,13 +1,12 @@
-"""Self-supervised training of a backbone on the pictures themselves, before any code is learned.
+"""Self-supervised training of a backbone on the images themselves, before codes are learned.
 
-`pretrain` is the loop, `pretrain_stages` runs it for one objective after another. An objective is
-one file with one class that derives from `SelfSupervised`, and a line in `OBJECTIVES`.
+`pretrain` trains by one objective, `pretrain_stages` by several in sequence. An objective is a
+module with a subclass of `SelfSupervised`, registered in `OBJECTIVES`.
 """
 
-from ddh.pretrain.loop import Pretrained, pretrain
 from ddh.pretrain.objective import SelfSupervised
+from ddh.pretrain.pretraining import Pretrained, Stages, pretrain, pretrain_stages
 from ddh.pretrain.settings import OBJECTIVES, PretrainSettings, pretrain_settings
-from ddh.pretrain.stages import Stages, pretrain_stages
 from ddh.pretrain.transforms import ViewSettings, random_view
 
 __all__ = [

@@ -56,8 +56,8 @@ class PixelCache:
         """The images of each part on the device; the next part is gathered in the background."""
         if self._resident is not None:
             rows = torch.from_numpy(np.concatenate(parts)).to(self.device)  # synchronises once
-            for part in rows.split([len(part) for part in parts]):
-                yield self._resident[part]
+            for batch in torch.split(rows, [len(part) for part in parts]):
+                yield self._resident[batch]
             return
         with ThreadPoolExecutor(1) as pool:
             coming = None
@@ -82,8 +82,10 @@ def open_pixels(
 ) -> PixelCache:
     """Decode the readable images of a source, or map what an earlier run has decoded."""
     size = preprocessing.size
-    if isinstance(source, ImageArray) and max(source.pixels.shape[1:3]) <= 2 * size:
-        return PixelCache(source.pixels, [], device)
+    if isinstance(source, ImageArray):
+        height, width = source.pixels.shape[1:3]
+        if height == width <= 2 * size:
+            return PixelCache(source.pixels, [], device)
     square = replace(preprocessing, size=round(MARGIN * size), resize=None)
     if folder is None:
         return PixelCache(*_decode(source, square, None), device)

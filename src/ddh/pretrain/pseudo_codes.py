@@ -170,7 +170,8 @@ def neighbourhood_codes(
 
 def _logits(head: nn.Module, features: Tensor) -> Tensor:
     """Logits (n, L) of the bits."""
-    return SHARPNESS * head(normalize(features.float(), dim=1)).float()
+    logits: Tensor = head(normalize(features.float(), dim=1))
+    return SHARPNESS * logits.float()
 
 
 def _values(*modules: nn.Module) -> list[Tensor]:

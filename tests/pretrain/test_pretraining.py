@@ -1,0 +1,232 @@
+"""Whole runs: training, resuming, stages, time budgets, and what stops a run."""
+
+import copy
+import math
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from sklearn.datasets import load_digits
+from small_network import SmallNetwork, settings
+
+from ddh._core import jobs
+from ddh._core.errors import DDHError, InputError, ModelError
+from ddh.images import ImageArray, ImageFolder
+from ddh.pretrain import pretrain, pretrain_stages, pretraining
+from ddh.pretrain.byol import BYOL
+from ddh.pretrain.pseudo_codes import PseudoCodes
+from ddh.pretrain.schedule import MIN_STEPS
+from ddh.pretrain.task import PretrainTask
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    grey = (load_digits().images[:200] / 16 * 255).astype(np.uint8)
+    return ImageArray(np.repeat(grey[..., None], 3, axis=3))
+
+
+def test_one_step_an_epoch_keeps_to_the_budget_too(pictures):
+    few = ImageArray(pictures.pixels[:40])
+    done = pretrain(SmallNetwork(), few, settings(minutes=1e-4), device="cpu")
+    assert done.epochs == MIN_STEPS
+
+
+def test_training_changes_the_backbone_and_tells_its_signs(pictures):
+    network = SmallNetwork()
+    before = copy.deepcopy(network.state_dict())
+    seen = []
+    done = pretrain(
+        network, pictures, settings(epochs=3), device="cpu",
+        on_eval=lambda result, entry: seen.append(result.origin),
+    )  # fmt: skip
+    assert done.epochs == 3
+    assert seen == [f"byol for {epoch} epochs from random" for epoch in (1, 2, 3)]
+    assert done.backbone.origin == "byol for 3 epochs from random"
+    assert not torch.equal(before["layers.0.weight"], network.state_dict()["layers.0.weight"])
+    assert [entry["step"] for entry in done.history] == [4, 8, 12]
+    assert done.history[0]["stability"] is None
+    assert 0 < done.history[-1]["instance_accuracy"] <= 1
+    assert not any(p.requires_grad for p in network.parameters())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"neighbours_from": 0.2, "neighbours_refresh": 0.4},
+        {"objective": "pseudo-codes", "rounds": 3, "code_bits": 8},
+    ],
+)
+def test_killed_and_resumed_ends_with_the_same_weights(pictures, tmp_path, monkeypatch, changes):
+    plan = settings(epochs=4, **changes)
+    whole = pretrain(SmallNetwork(), pictures, plan, device="cpu")
+    monkeypatch.setattr(pretraining, "CHECKPOINT_SECONDS", 0)
+    loss = PretrainTask.loss
+
+    def dies(task, *batch):
+        if task.step == 9:
+            raise KeyboardInterrupt
+        return loss(task, *batch)
+
+    monkeypatch.setattr(PretrainTask, "loss", dies)
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(SmallNetwork(), pictures, plan, device="cpu", folder=tmp_path)
+    monkeypatch.setattr(PretrainTask, "loss", loss)
+    again = pretrain(SmallNetwork(), pictures, plan, device="cpu", folder=tmp_path, resume=True)
+    for name, tensor in whole.backbone.state_dict().items():
+        assert torch.equal(tensor, again.backbone.state_dict()[name]), name
+    drop = {"seconds"}
+    for a, b in zip(whole.history, again.history, strict=True):
+        assert {k: v for k, v in a.items() if k not in drop} == {
+            k: v for k, v in b.items() if k not in drop
+        }
+
+
+def test_codes_make_new_labels_in_every_round(pictures, monkeypatch):
+    made = []
+    begin = PseudoCodes.begin_round
+
+    def counted(objective, features, seed):
+        made.append((len(features), seed))
+        begin(objective, features, seed)
+
+    monkeypatch.setattr(PseudoCodes, "begin_round", counted)
+    plan = settings(epochs=5, objective="pseudo-codes", rounds=3, code_bits=8, learning_rate=0.01)
+    done = pretrain(SmallNetwork(), pictures, plan, device="cpu")
+    assert made == [(200, 0), (200, 1), (200, 2)]
+    assert done.epochs == 5
+    assert 0.25 <= done.history[-1]["confidence"] <= 1
+    assert done.backbone.origin == "pseudo-codes for 5 epochs from random"
+
+
+def test_stages_follow_each_other_and_those_at_their_end_are_not_run_again(
+    pictures, tmp_path, monkeypatch
+):
+    shared = {"batch_size": 50, "epochs": 1}
+    stages = [shared, shared | {"objective": "pseudo-codes", "rounds": 1, "code_bits": 8}]
+    whole = pretrain_stages(SmallNetwork(), pictures, stages, device="cpu")
+    assert whole.epochs == 2
+    assert [entry["objective"] for entry in whole.history] == ["byol", "pseudo-codes"]
+    assert whole.seconds == pytest.approx(whole.history[-1]["seconds"], abs=0.2)
+    assert whole.backbone.origin == "pseudo-codes for 1 epochs from byol for 1 epochs from random"
+
+    def dies(*given):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PseudoCodes, "begin_round", dies)
+        with pytest.raises(KeyboardInterrupt):
+            pretrain_stages(SmallNetwork(), pictures, stages, device="cpu", folder=tmp_path)
+    monkeypatch.setattr(BYOL, "forward", dies)  # its stage is at its end
+    again = pretrain_stages(
+        SmallNetwork(), pictures, stages, device="cpu", folder=tmp_path, resume=True
+    )
+    for name, tensor in whole.backbone.state_dict().items():
+        assert torch.equal(tensor, again.backbone.state_dict()[name]), name
+
+
+def test_resuming_with_other_settings_is_refused(pictures, tmp_path):
+    pretrain(SmallNetwork(), pictures, settings(epochs=1), device="cpu", folder=tmp_path)
+    with pytest.raises(ModelError, match="delete the folder"):
+        pretrain(
+            SmallNetwork(), pictures, settings(epochs=2), device="cpu", folder=tmp_path,
+            resume=True,
+        )  # fmt: skip
+
+
+def test_a_time_budget_is_kept_on_a_machine_that_slows_down(pictures, monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    loss = PretrainTask.loss
+
+    def timed(task, *batch):
+        clock[0] += 0.1 if task.step < 60 else 0.2
+        return loss(task, *batch)
+
+    monkeypatch.setattr(PretrainTask, "loss", timed)
+    done = pretrain(SmallNetwork(), pictures, settings(minutes=0.2), device="cpu")
+    assert done.seconds == pytest.approx(12, abs=1)
+    assert done.epochs == pytest.approx((60 + 30) / 4, abs=1)
+    assert done.history[-1]["learning_rate"] < 0.001
+
+
+def test_a_rate_that_blows_up_is_told(pictures, monkeypatch):
+    forward = BYOL.forward
+    monkeypatch.setattr(BYOL, "forward", lambda *given: math.nan * forward(*given))
+    with pytest.raises(DDHError, match="lower learning_rate"):
+        pretrain(SmallNetwork(), pictures, settings(epochs=1), device="cpu")
+
+
+def test_a_collapse_is_told(pictures, monkeypatch):
+    @torch.no_grad()
+    def collapse(objective, progress):
+        for parameter in objective.result.parameters():
+            parameter.zero_()
+
+    monkeypatch.setattr(BYOL, "after_step", collapse)
+    with pytest.raises(DDHError, match="collapsed at step 4"):
+        pretrain(SmallNetwork(), pictures, settings(epochs=2), device="cpu")
+
+
+def test_too_few_pictures():
+    few = ImageArray(np.zeros((3, 8, 8, 3), np.uint8))
+    with pytest.raises(InputError, match="at least 8"):
+        pretrain(SmallNetwork(), few, settings(epochs=1), device="cpu")
+
+
+def write_images(folder, seed, count=12):
+    folder.mkdir()
+    rng = np.random.default_rng(seed)
+    for i in range(count):
+        pixels = rng.integers(0, 255, (30, 20, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / f"{i:02}.png")
+    return ImageFolder(folder)
+
+
+def test_files_are_decoded_once(tmp_path):
+    write_images(tmp_path / "photos", 0)
+    (tmp_path / "photos" / "bad.png").write_bytes(b"not a picture")
+    source, plan, work = (
+        ImageFolder(tmp_path / "photos"),
+        settings(epochs=1, batch_size=6),
+        tmp_path / "work",
+    )
+    done = pretrain(SmallNetwork(), source, plan, device="cpu", folder=work)
+    assert [failure.name for failure in done.failures] == ["bad.png"]
+    (kept,) = work.glob("pixels-*.npy")
+    assert np.load(kept, mmap_mode="r").shape == (13, 9, 9, 3)
+    before = kept.stat().st_mtime_ns
+    again = pretrain(SmallNetwork(), source, plan, device="cpu", folder=work)
+    assert kept.stat().st_mtime_ns == before
+    assert again.failures == done.failures
+
+
+def test_decoded_images_of_another_folder_are_not_used(tmp_path):
+    """As many images of the same names, in the same work folder: they are others."""
+    first, second = (write_images(tmp_path / name, seed) for seed, name in enumerate("ab"))
+    plan, work = settings(epochs=1, batch_size=6), tmp_path / "work"
+    pretrain(SmallNetwork(), first, plan, device="cpu", folder=work)
+    reused = pretrain(SmallNetwork(), second, plan, device="cpu", folder=work)
+    alone = pretrain(SmallNetwork(), second, plan, device="cpu")
+    for name, tensor in alone.backbone.state_dict().items():
+        assert torch.equal(tensor, reused.backbone.state_dict()[name]), name
+    with pytest.raises(ModelError, match="resume with the same images"):
+        pretrain(SmallNetwork(), first, plan, device="cpu", folder=work, resume=True)
+
+
+def test_a_file_that_has_changed_is_decoded_again(tmp_path):
+    source, work = write_images(tmp_path / "photos", 0), tmp_path / "work"
+    plan = settings(epochs=1, batch_size=6)
+    pretrain(SmallNetwork(), source, plan, device="cpu", folder=work)
+    Image.new("RGB", (40, 40)).save(tmp_path / "photos" / "03.png")
+    pretrain(SmallNetwork(), source, plan, device="cpu", folder=work)
+    assert len(list(work.glob("pixels-*.npy"))) == 2
+
+
+def test_a_job_knows_the_length_that_the_time_budget_gives(pictures, tmp_path, monkeypatch):
+    monkeypatch.setenv("DDH_STATE", str(tmp_path))
+    with jobs.job("pretrain", "weights") as job:
+        done = pretrain(SmallNetwork(), pictures, settings(minutes=1e-4), device="cpu")
+        assert job.stage.total == job.stage.done == round(4 * done.epochs)
+        assert job.stage.seconds_left() == 0
