@@ -230,3 +230,4 @@ def test_a_job_knows_the_length_that_the_time_budget_gives(pictures, tmp_path, m
         done = pretrain(SmallNetwork(), pictures, settings(minutes=1e-4), device="cpu")
         assert job.stage.total == job.stage.done == round(4 * done.epochs)
         assert job.stage.seconds_left() == 0
+        assert set(job.curves) == {"loss", "instance_accuracy"}

@@ -279,9 +279,9 @@ class Trainer:
         entry = self.task.end_segment(self, {"epoch": epoch, **means, "learning_rate": rate})
         if entry is not None:
             self.history.append(entry)
-        newest = self.history[-1] if self.history else {}
+        newest = (self.history[-1] if self.history else {}) | means
         shown = {name: f"{newest[name]:.4f}" for name in self.show if name in newest}
-        progress.set_postfix(shown, refresh=False)
+        progress.set_postfix(refresh=False, **shown)  # by name: the job keeps them as curves
 
     def _synchronise(self) -> None:
         if self.device.type == "cuda":
