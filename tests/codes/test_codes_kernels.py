@@ -22,8 +22,7 @@ def hide(monkeypatch, *modules):
     """Make modules look as if they were not installed."""
     for module in modules:
         monkeypatch.setitem(sys.modules, module, None)
-    for module in ("ddh.codes.kernel_native", "ddh.codes.kernel_faiss"):
-        monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.delitem(sys.modules, "ddh.codes.kernel_native", raising=False)
     monkeypatch.delattr(codes, "_hamming", raising=False)
     monkeypatch.delenv("DDH_KERNEL", raising=False)
 
@@ -33,25 +32,17 @@ def test_the_native_kernel_is_built():
     assert codes.kernel().startswith("native ")
 
 
-def test_faiss_takes_over(monkeypatch, fresh_choice):
+def test_numpy_takes_over(monkeypatch, fresh_choice):
     hide(monkeypatch, "ddh.codes._hamming")
-    assert codes.kernel() == "faiss"
+    assert codes.kernel() == "numpy"
     monkeypatch.setenv("DDH_KERNEL", "native")
     with pytest.raises(InputError, match="DDH_KERNEL=native cannot run here"):
         codes.kernel()
 
 
-def test_numpy_takes_over(monkeypatch, fresh_choice):
-    hide(monkeypatch, "ddh.codes._hamming", "faiss")
-    assert codes.kernel() == "numpy"
-    monkeypatch.setenv("DDH_KERNEL", "faiss")
-    with pytest.raises(InputError, match="DDH_KERNEL=faiss cannot run here"):
-        codes.kernel()
-
-
 def test_unknown_kernel(monkeypatch):
     monkeypatch.setenv("DDH_KERNEL", "quantum")
-    with pytest.raises(InputError, match="DDH_KERNEL=quantum: choose one of native, faiss"):
+    with pytest.raises(InputError, match="DDH_KERNEL=quantum: choose one of native, numpy"):
         codes.kernel()
 
 

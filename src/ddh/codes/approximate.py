@@ -14,7 +14,7 @@ from ddh._core.spans import spans
 from ddh._core.threads import thread_map
 from ddh.codes import scan
 from ddh.codes.inputs import Codes, check_codes, neighbour_count, rows_and_queries, thread_count
-from ddh.codes.kernels import native
+from ddh.codes.kernels import Nearest, native
 from ddh.codes.scan import Neighbours
 
 _FEWEST_ROWS = 10_000  # below, a scan takes no time
@@ -128,43 +128,29 @@ class ApproximateIndex:
 
     def _look_through(
         self, queries: Codes, lists: NDArray[np.int64], k: int, threads: int
-    ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    ) -> Nearest:
         """The k nearest rows of the given lists of each query; they hold at least k."""
-        parts = spans(len(queries), _QUERIES_AT_ONCE)
         look = self._look_natively if native() else self._look_by_numpy
+        parts = spans(len(queries), _QUERIES_AT_ONCE)
         found = thread_map(lambda part: look(queries[part], lists[part], k), parts, threads)
-        shape = (len(queries), k)
-        distances = np.concatenate([np.empty(0, np.int32), *(part[0] for part in found)])
-        indices = np.concatenate([np.empty(0, np.int64), *(part[1] for part in found)])
-        return distances.reshape(shape), indices.reshape(shape)
+        found.append((np.empty((0, k), np.int32), np.empty((0, k), np.int64)))
+        distances, indices = (np.concatenate(column) for column in zip(*found, strict=True))
+        return distances, indices
 
-    def _look_natively(
-        self, queries: Codes, lists: NDArray[np.int64], k: int
-    ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    def _look_natively(self, queries: Codes, lists: NDArray[np.int64], k: int) -> Nearest:
         from ddh.codes import _hamming
-        from ddh.codes.kernel_native import found
 
         kernel = native()
         assert kernel is not None
-        _, distances, indices = found(
-            *_hamming.list_search(
-                kernel.variant,
-                queries,
-                self._rows,
-                queries.shape[1],
-                lists.astype(np.uint32),
-                self._offsets,
-                self._ids,
-                k,
-            )
-        )
-        return distances, indices
+        rows = queries, self._rows, queries.shape[1], lists.astype(np.uint32)
+        options = *rows, self._offsets, self._ids, k
+        _, distances, indices = kernel.found(_hamming.list_search, *options)
+        return distances.reshape(-1, k), indices.reshape(-1, k)
 
-    def _look_by_numpy(
-        self, queries: Codes, lists: NDArray[np.int64], k: int
-    ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        distances = np.empty((len(queries), k), dtype=np.int32)
-        indices = np.empty((len(queries), k), dtype=np.int64)
+    def _look_by_numpy(self, queries: Codes, lists: NDArray[np.int64], k: int) -> Nearest:
+        found = Neighbours(
+            np.empty((len(queries), k), np.int32), np.empty((len(queries), k), np.int64)
+        )
         for query, probed in enumerate(lists):
             rows = np.concatenate(
                 [np.arange(self._offsets[one], self._offsets[one + 1]) for one in probed]
@@ -172,8 +158,8 @@ class ApproximateIndex:
             away = scan.hamming(queries[query : query + 1], self._rows[rows])[0]
             ids = self._ids[rows].astype(np.int64)
             order = np.lexsort((ids, away))[:k]
-            distances[query], indices[query] = away[order], ids[order]
-        return distances.ravel(), indices.ravel()
+            found.distances[query], found.indices[query] = away[order], ids[order]
+        return found
 
     def _set_probes(self, recall: float, rng: np.random.Generator, threads: int) -> None:
         """The fewest lists with that recall for rows of the database, which do not find themselves.

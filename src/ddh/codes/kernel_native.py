@@ -1,6 +1,8 @@
 """Hamming search by our own C code (`_hamming.c`), cut into pieces of work for a few threads."""
 
+from collections.abc import Callable
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,8 +11,7 @@ from ddh._core.spans import even_spans, spans
 from ddh._core.threads import thread_map
 from ddh.codes import _hamming
 from ddh.codes.inputs import Codes
-
-Found = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]
+from ddh.codes.kernels import Found, Nearest
 
 VARIANTS: list[str] = _hamming.variants()
 
@@ -19,11 +20,6 @@ _TABLE_BYTES = 32  # the longest code that has tables
 _SHARD_ROWS = 1 << 17  # fewer rows are not worth a thread of their own
 _PIECE_PAIRS = 1 << 30  # of queries and rows in one piece of work: some tenths of a second
 _MOST_ROWS = 1 << 31  # of one call: indices have 32 bits there
-
-
-def _group(width: int) -> int:
-    """Queries that share one table."""
-    return 128 if width <= 4 else 64
 
 
 def _by_tables(queries: Codes) -> bool:
@@ -36,7 +32,7 @@ def _work(queries: Codes, database: Codes, threads: int) -> tuple[list[slice], l
     A piece is whole groups, enough for every thread to have one, and not so many that Ctrl-C
     would have to wait. With fewer queries than that, each thread takes a share of the rows.
     """
-    group = _group(queries.shape[1])
+    group = 128 if queries.shape[1] <= 4 else 64  # queries that share one table
     shards = max(1, -(-len(database) // _MOST_ROWS))
     if len(queries) <= group * (threads - 1):
         shards = max(shards, min(threads, len(database) // _SHARD_ROWS))
@@ -45,15 +41,6 @@ def _work(queries: Codes, database: Codes, threads: int) -> tuple[list[slice], l
         )
     groups = min(-(-len(queries) // (group * threads)), _PIECE_PAIRS // (group * len(database)))
     return spans(len(queries), group * max(1, groups)), even_spans(len(database), shards)
-
-
-def found(counts: bytes, distances: bytes, indices: bytes) -> Found:
-    """What the C functions give back for answers of any length, as arrays."""
-    return (
-        np.frombuffer(counts, dtype=np.int64),
-        np.frombuffer(distances, dtype=np.int32),
-        np.frombuffer(indices, dtype=np.int64),
-    )
 
 
 class NativeKernel:
@@ -68,9 +55,7 @@ class NativeKernel:
         _hamming.matrix(self.variant, a, b, a.shape[1], distances)
         return distances.astype(np.int32)
 
-    def search(
-        self, queries: Codes, database: Codes, k: int, threads: int
-    ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    def search(self, queries: Codes, database: Codes, k: int, threads: int) -> Nearest:
         """The k nearest rows of each query, k at most the number of rows."""
         groups, shards = _work(queries, database, threads)
         shapes = [(len(queries), min(k, shard.stop - shard.start)) for shard in shards]
@@ -107,34 +92,31 @@ class NativeKernel:
         """Limits, distances and indices of the rows within `radius` of each query."""
         groups, shards = _work(queries, database, threads)
 
+        pieces = list(product(groups, shards))
+
         def within(piece: tuple[slice, slice]) -> Found:
             group, shard = queries[piece[0]], piece[1]
-            counts, distances, indices = found(
-                *_hamming.within(
-                    self.variant,
-                    _by_tables(group),
-                    group,
-                    database[shard],
-                    group.shape[1],
-                    radius,
-                )
-            )
+            options = _by_tables(group), group, database[shard], group.shape[1], radius
+            counts, distances, indices = self.found(_hamming.within, *options)
             return counts, distances, indices + shard.start
 
-        parts = thread_map(within, product(groups, shards), threads)
-        counts = np.zeros(len(queries), dtype=np.int64)
-        for (group, _), part in zip(product(groups, shards), parts, strict=True):
-            counts[group] += part[0]
-        limits = np.concatenate([[0], counts.cumsum()])
-        distances = np.concatenate([part[1] for part in parts])
-        indices = np.concatenate([part[2] for part in parts])
-        if len(shards) == 1:
-            return limits, distances, indices
+        parts = thread_map(within, pieces, threads)
+        found = list(zip(pieces, parts, strict=True))
         query = np.concatenate(
-            [
-                np.repeat(np.arange(group.start, group.stop), part[0])
-                for (group, _), part in zip(product(groups, shards), parts, strict=True)
-            ]
+            [np.repeat(np.arange(len(queries))[group], part[0]) for (group, _), part in found]
         )
-        order = np.lexsort((indices, distances, query))
-        return limits, distances[order], indices[order]
+        distances, indices = (np.concatenate([part[n] for part in parts]) for n in (1, 2))
+        limits = np.cumsum(np.bincount(query + 1, minlength=len(queries) + 1))
+        if len(shards) > 1:
+            order = np.lexsort((indices, distances, query))
+            distances, indices = distances[order], indices[order]
+        return limits, distances, indices
+
+    def found(self, function: Callable[..., tuple[bytes, bytes, bytes]], *options: Any) -> Found:
+        """Counts, distances and indices from a function of `_hamming` for answers of any length."""
+        counts, distances, indices = function(self.variant, *options)
+        return (
+            np.frombuffer(counts, np.int64),
+            np.frombuffer(distances, np.int32),
+            np.frombuffer(indices, np.int64),
+        )

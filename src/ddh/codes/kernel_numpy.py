@@ -3,9 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ddh._core.spans import even_spans, spans
+from ddh._core.spans import spans
 from ddh._core.threads import thread_map
 from ddh.codes.inputs import Codes
+from ddh.codes.kernels import Found, Nearest
 
 _BLOCK_BYTES = 1 << 21  # of one intermediate array: two or three of them stay in the caches
 
@@ -29,15 +30,11 @@ def hamming(a: Codes, b: Codes) -> NDArray[np.int32]:
     return _distances(_words(a), _words(b))
 
 
-def _block_rows(queries: int) -> int:
-    return max(1024, _BLOCK_BYTES // (8 * max(1, queries)))
-
-
 def _nearest(queries: Codes, database: Codes, k: int) -> NDArray[np.int64]:
     """Sorted keys distance * n + row of the k nearest rows: their order is the tie rule."""
     rows, n = _words(database), len(database)
     best = np.empty((len(queries), 0), dtype=np.int64)
-    for part in spans(n, max(k, _block_rows(len(queries)))):
+    for part in spans(n, max(k, 1024, _BLOCK_BYTES // (8 * len(queries)))):
         keys = _distances(_words(queries), rows[part]) * np.int64(n)
         keys += np.arange(part.start, part.stop)
         best = np.concatenate([best, keys], axis=1)
@@ -46,39 +43,27 @@ def _nearest(queries: Codes, database: Codes, k: int) -> NDArray[np.int64]:
     return np.sort(best, axis=1)
 
 
-def search(
-    queries: Codes, database: Codes, k: int, threads: int
-) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+def search(queries: Codes, database: Codes, k: int, threads: int) -> Nearest:
     """The k nearest rows of each query, k at most the number of rows."""
-    size = max(1, min(16, -(-len(queries) // threads)))
-    keys = np.concatenate(
-        thread_map(
-            lambda part: _nearest(queries[part], database, k), spans(len(queries), size), threads
-        )
-    )
-    distances, indices = np.divmod(keys, len(database))
+    parts = spans(len(queries), max(1, min(16, -(-len(queries) // threads))))
+    keys = thread_map(lambda part: _nearest(queries[part], database, k), parts, threads)
+    distances, indices = np.divmod(np.concatenate(keys), len(database))
     return distances.astype(np.int32), indices
 
 
-def search_radius(
-    queries: Codes, database: Codes, radius: int, threads: int
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
+def search_radius(queries: Codes, database: Codes, radius: int, threads: int) -> Found:
     """Limits, distances and indices of the rows within `radius` of each query."""
-
-    def within(part: slice) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        counts, keys = [], []
-        for query in _words(queries[part])[:, None]:
-            found = []
-            for block in spans(n, _BLOCK_BYTES // 8):
-                distances = _distances(query, rows[block])[0]
-                inside = np.flatnonzero(distances <= radius)
-                found.append(distances[inside] * np.int64(n) + inside + block.start)
-            keys.append(np.sort(np.concatenate(found)))
-            counts.append(len(keys[-1]))
-        return np.array(counts, dtype=np.int64), np.concatenate(keys)
-
     rows, n = _words(database), len(database)
-    parts = thread_map(within, even_spans(len(queries), threads), threads)
-    limits = np.concatenate([[0], *(counts for counts, _ in parts)]).cumsum()
-    distances, indices = np.divmod(np.concatenate([keys for _, keys in parts]), n)
+
+    def within(query: NDArray[np.unsignedinteger]) -> NDArray[np.int64]:
+        keys = []
+        for block in spans(n, _BLOCK_BYTES // 8):
+            distances = _distances(query[None], rows[block])[0]
+            inside = np.flatnonzero(distances <= radius)
+            keys.append(distances[inside] * np.int64(n) + inside + block.start)
+        return np.sort(np.concatenate(keys))
+
+    found = thread_map(within, _words(queries), threads)
+    limits = np.cumsum([0, *map(len, found)])
+    distances, indices = np.divmod(np.concatenate(found), n)
     return limits, distances.astype(np.int32), indices

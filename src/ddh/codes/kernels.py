@@ -1,12 +1,11 @@
-"""Which implementation of Hamming search runs: our own native one, faiss, or NumPy.
+"""Which implementation of Hamming search runs: our own native one, or NumPy.
 
 The best one that this machine offers is taken, unless the environment variable DDH_KERNEL
-names another: `native`, `faiss`, `numpy`, or one of the native instruction sets (`avx512`,
-`avx2`, `neon`, `plain`).
+names another: `native`, `numpy`, or one of the native instruction sets (`avx512`, `avx2`,
+`neon`, `plain`).
 """
 
 import os
-from collections.abc import Callable
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
@@ -24,61 +23,38 @@ VARIABLE = "DDH_KERNEL"
 INSTRUCTION_SETS = ("avx512", "avx2", "neon", "plain")
 _NAMES = {"avx512": "avx512-vpopcntdq"}
 
+Nearest = tuple[NDArray[np.int32], NDArray[np.int64]]  # distances, indices
+Found = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]  # limits, then the same
+
 
 class Kernel(Protocol):
     """What an implementation offers; arguments are checked, neither side is empty, k <= rows."""
 
     def hamming(self, a: Codes, b: Codes) -> NDArray[np.int32]: ...
 
-    def search(
-        self, queries: Codes, database: Codes, k: int, threads: int
-    ) -> tuple[NDArray[np.int32], NDArray[np.int64]]: ...
+    def search(self, queries: Codes, database: Codes, k: int, threads: int) -> Nearest: ...
 
     def search_radius(
         self, queries: Codes, database: Codes, radius: int, threads: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]: ...
-
-
-def _native(variant: str = "") -> tuple[str, Kernel]:
-    native = import_module("ddh.codes.kernel_native")
-    variant = variant or native.VARIANTS[0]
-    if variant not in native.VARIANTS:
-        raise ImportError(f"this processor offers {' and '.join(native.VARIANTS)}")
-    return f"native {_NAMES.get(variant, variant)}", native.NativeKernel(variant)
-
-
-def _module(name: str) -> tuple[str, Kernel]:
-    return name, cast(Kernel, import_module(f"ddh.codes.kernel_{name}"))
-
-
-_CHOICES: dict[str, Callable[[], tuple[str, Kernel]]] = {
-    "native": _native,
-    "faiss": lambda: _module("faiss"),
-    "numpy": lambda: _module("numpy"),
-} | {variant: (lambda variant=variant: _native(variant)) for variant in INSTRUCTION_SETS}
+    ) -> Found: ...
 
 
 @lru_cache
 def _choose(wanted: str) -> tuple[str, Kernel]:
-    if not wanted:
-        try:
-            return _native()
-        except (ImportError, IndexError):  # not built, or for no processor like this one
-            return _choose("faiss" if _installed("faiss") else "numpy")
-    if wanted not in _CHOICES:
-        raise InputError(f"{VARIABLE}={wanted}: choose one of {', '.join(_CHOICES)}")
+    choices = ("native", "numpy", *INSTRUCTION_SETS)
+    if wanted and wanted not in choices:
+        raise InputError(f"{VARIABLE}={wanted}: choose one of {', '.join(choices)}")
     try:
-        return _CHOICES[wanted]()
-    except (ImportError, IndexError) as error:
-        raise InputError(f"{VARIABLE}={wanted} cannot run here: {error}") from error
-
-
-def _installed(name: str) -> bool:
-    try:
-        import_module(name)
-    except ImportError:
-        return False
-    return True
+        if wanted != "numpy":
+            native = import_module("ddh.codes.kernel_native")
+            variant = wanted if wanted in INSTRUCTION_SETS else native.VARIANTS[0]
+            if variant not in native.VARIANTS:
+                raise ImportError(f"this processor offers {' and '.join(native.VARIANTS)}")
+            return f"native {_NAMES.get(variant, variant)}", native.NativeKernel(variant)
+    except (ImportError, IndexError) as error:  # not built, or for no processor like this one
+        if wanted:
+            raise InputError(f"{VARIABLE}={wanted} cannot run here: {error}") from error
+    return "numpy", cast(Kernel, import_module("ddh.codes.kernel_numpy"))
 
 
 def chosen() -> tuple[str, Kernel]:
@@ -93,5 +69,5 @@ def native() -> "NativeKernel | None":
 
 
 def kernel() -> str:
-    """A short name of what runs: "native neon", "native avx512-vpopcntdq", "faiss", "numpy"."""
+    """A short name of what runs: "native neon", "native avx512-vpopcntdq" or "numpy"."""
     return chosen()[0]

@@ -27,15 +27,13 @@ from ddh.codes.inputs import (
     search_radius_bits,
     thread_count,
 )
-from ddh.codes.kernels import native
+from ddh.codes.kernels import Found, Nearest, native
 from ddh.codes.packing import code_bytes
 from ddh.codes.scan import Neighbours, RadiusNeighbours
 
 _MOST_ROWS = 1 << 31
 _QUERIES_AT_ONCE = 256
 _FIRST_QUERIES = 32  # that show whether the tables are of use for the others
-
-Found = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]
 
 # Costs are clock cycles measured on a Neoverse N1; only the ratios matter, and only for speed.
 COPIED_BYTES = 8  # codes up to this width are kept in the order of each table
@@ -174,9 +172,9 @@ class MultiIndex:
         rows within the radius). When they fail for most of the first, the others are not tried."""
         done = np.zeros(len(queries), dtype=np.bool_)
         counts = np.zeros(len(queries), dtype=np.int64)
-        parts: list[tuple[NDArray[np.int32], NDArray[np.int64]]] = []
+        parts: list[Nearest] = [(np.empty(0, np.int32), np.empty(0, np.int64))]
 
-        def probe(part: slice) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        def probe(part: slice) -> Nearest:
             counts[part], distances, indices = self._answers(queries[part], k, radius, done[part])
             return distances, indices
 
@@ -185,37 +183,21 @@ class MultiIndex:
             if 2 * done.sum() >= min(_FIRST_QUERIES, len(queries)):
                 others = spans(len(queries), _QUERIES_AT_ONCE, _FIRST_QUERIES)
                 parts += thread_map(probe, others, threads)
-        none = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64)
-        return done, (
-            np.concatenate([[0], counts.cumsum()]),
-            np.concatenate([none[0], *(distances for distances, _ in parts)]),
-            np.concatenate([none[1], *(indices for _, indices in parts)]),
-        )
+        distances, indices = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return done, (np.concatenate([[0], counts.cumsum()]), distances, indices)
 
     def _answers(self, queries: Codes, k: int, radius: int, done: NDArray[np.bool_]) -> Found:
         from ddh.codes import _hamming
-        from ddh.codes.kernel_native import found
 
         kernel = native()
         assert kernel is not None
         width = queries.shape[1]
-        keys = [_substring(queries, table.start, table.stop) for table in self._tables]
+        keys = np.stack([_substring(queries, t.start, t.stop) for t in self._tables], axis=1)
+        tables = [(t.stop - t.start, t.mask(width), t.offsets, t.ids, t.rows) for t in self._tables]
         scanned = scan_cost(width, len(queries))
-        return found(
-            *_hamming.index_search(
-                kernel.variant,
-                queries,
-                self.database,
-                width,
-                np.stack(keys, axis=1),
-                [(t.stop - t.start, t.mask(width), t.offsets, t.ids, t.rows) for t in self._tables],
-                k,
-                radius,
-                row_cost(width) / scanned,
-                BUCKET / scanned,
-                done,
-            )
-        )
+        costs = row_cost(width) / scanned, BUCKET / scanned
+        rows = queries, self.database, width, keys, tables
+        return kernel.found(_hamming.index_search, *rows, k, radius, *costs, done)
 
 
 # -- what a search in buckets costs ------------------------------------------------------------
