@@ -2,7 +2,7 @@
 
 A method is one file with one class that derives from `Hasher` and defines:
 
-- `__init__(self, bits=64, ..., random_state=0)`, which only stores its arguments;
+- its settings, as fields of a dataclass, beside `bits` and `random_state`;
 - `_fit(X, y, rng)`, which learns arrays and scalars into attributes that end with `_`;
 - `_outputs(X)`, real values (n, bits) whose sign is the code; sgn(0) = +1 (the paper, Eq. 4).
 
@@ -12,6 +12,7 @@ Input checks, signs, packing, batching, saving and loading are done here, once.
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -70,6 +71,7 @@ def check_features(X: ArrayLike, *, least_rows: int = 1, half: bool = False) -> 
     return array
 
 
+@dataclass(eq=False, repr=False)
 class Hasher(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """Base class of all hashing methods, a scikit-learn transformer.
 
@@ -90,10 +92,12 @@ class Hasher(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
     #: Settings that earlier versions saved under another name: old -> new.
     renamed_settings: ClassVar[Mapping[str, str]] = {}
 
-    bits: int
-    random_state: int | None
-    n_features_in_: int
-    _loaded_id: str | None = None
+    bits: int = 64
+    _: KW_ONLY
+    random_state: int | None = 0
+
+    n_features_in_: int = field(init=False)
+    _loaded_id: str | None = field(init=False, default=None)
 
     @abstractmethod
     def _fit(self, X: Floats, y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:

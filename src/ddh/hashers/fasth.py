@@ -1,6 +1,7 @@
 """Lin, Shen, Shi, van den Hengel & Suter (2014), "Fast supervised hashing with decision trees"."""
 
 import math
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -10,13 +11,14 @@ from numpy.typing import NDArray
 from ddh._core.arrays import sgn
 from ddh._core.errors import InputError
 from ddh._core.progress import track
-from ddh.hashers.base import Hasher
+from ddh.hashers.base import Floats, Hasher
 from ddh.hashers.block_cut import minimum_energy
 from ddh.hashers.boosted_trees import BinnedFeatures, boost, evaluate, stack
 from ddh.hashers.label_pairs import PairSimilarity, labelled_rows
 from ddh.neighbours.labels import indicators
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class FastH(Hasher):
     """Codes of the training rows by graph cuts, then boosted trees that predict them; bit by bit.
 
@@ -35,30 +37,12 @@ class FastH(Hasher):
     paper = "Lin, Shen, Shi, van den Hengel & Suter, Fast supervised hashing, CVPR"
     year = 2014
 
-    features_: NDArray[np.int32]
-    thresholds_: NDArray[np.float32]
-    values_: NDArray[np.float32]
-
-    def __init__(
-        self,
-        bits: int = 64,
-        *,
-        loss: Literal["hinge", "ksh"] = "hinge",
-        trees: int = 200,
-        depth: int = 4,
-        split_features: int | None = None,
-        labelled: int = 2000,
-        block_rows: int = 100,
-        random_state: int | None = 0,
-    ) -> None:
-        self.bits = bits
-        self.loss = loss
-        self.trees = trees
-        self.depth = depth
-        self.split_features = split_features
-        self.labelled = labelled
-        self.block_rows = block_rows
-        self.random_state = random_state
+    loss: Literal["hinge", "ksh"] = "hinge"
+    trees: int = 200
+    depth: int = 4
+    split_features: int | None = None
+    labelled: int = 2000
+    block_rows: int = 100
 
     def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
         assert y is not None
@@ -87,7 +71,7 @@ class FastH(Hasher):
             distances += predicted[:, None] != predicted
         self.features_, self.thresholds_, self.values_ = stack(ensembles)
 
-    def _outputs(self, X: NDArray[Any]) -> NDArray[np.floating]:
+    def _outputs(self, X: NDArray[Any]) -> Floats:
         return evaluate(X, (self.features_, self.thresholds_, self.values_))
 
 

@@ -1,5 +1,6 @@
 """Kong & Li (2012), "Isotropic hashing"."""
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -12,6 +13,7 @@ from ddh.hashers.linear_algebra import principal_components, random_rotation
 TOLERANCE = 1e-8
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class IsoHash(LinearHasher):
     """Principal components, turned so that all of them have the same variance.
 
@@ -27,18 +29,8 @@ class IsoHash(LinearHasher):
     paper = "Kong & Li, Isotropic hashing, NIPS"
     year = 2012
 
-    def __init__(
-        self,
-        bits: int = 64,
-        *,
-        solver: Literal["lp", "givens"] = "lp",
-        iterations: int = 200,
-        random_state: int | None = 0,
-    ) -> None:
-        self.bits = bits
-        self.solver = solver
-        self.iterations = iterations
-        self.random_state = random_state
+    solver: Literal["lp", "givens"] = "lp"
+    iterations: int = 200
 
     def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
         if self.solver not in ("lp", "givens"):

@@ -1,5 +1,6 @@
 """Gong & Lazebnik (2011), "Iterative quantization: a Procrustean approach to learning codes"."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from ddh.hashers.base import LinearHasher
 from ddh.hashers.linear_algebra import principal_components, project, random_rotation
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ITQ(LinearHasher):
     """Principal components, turned so that they lie close to the corners of the cube.
 
@@ -23,14 +25,7 @@ class ITQ(LinearHasher):
     paper = "Gong & Lazebnik, Iterative quantization, CVPR"
     year = 2011
 
-    losses_: NDArray[np.float64]
-
-    def __init__(
-        self, bits: int = 64, *, iterations: int = 50, random_state: int | None = 0
-    ) -> None:
-        self.bits = bits
-        self.iterations = iterations
-        self.random_state = random_state
+    iterations: int = 50
 
     def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
         self.mean_, components, _ = principal_components(X, self.bits)

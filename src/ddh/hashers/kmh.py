@@ -1,5 +1,6 @@
 """He, Wen & Sun (2013), "K-means hashing: an affinity-preserving quantization method"."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ from numpy.typing import NDArray
 
 from ddh._core.errors import InputError
 from ddh._core.progress import track
-from ddh.hashers.base import Hasher
+from ddh.hashers.base import Floats, Hasher
 from ddh.hashers.linear_algebra import principal_components, project, require_dimensions
 
 # a subspace of b bits has 2^b codewords and 4^b pairs of them
@@ -16,6 +17,7 @@ MOST_SUBSPACE_BITS = 8
 MAJORISATION_STEPS = 5
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class KMH(Hasher):
     """K-means whose codewords are numbered so that their Hamming distances follow their own.
 
@@ -32,27 +34,10 @@ class KMH(Hasher):
     paper = "He, Wen & Sun, K-means hashing, CVPR"
     year = 2013
 
-    mean_: NDArray[np.float64]
-    directions_: NDArray[np.float64]
-    offsets_: NDArray[np.float64]
-    losses_: NDArray[np.float64]
-
-    def __init__(
-        self,
-        bits: int = 64,
-        *,
-        subspace_bits: int = 4,
-        affinity: float = 10.0,
-        iterations: int = 50,
-        samples: int = 100_000,
-        random_state: int | None = 0,
-    ) -> None:
-        self.bits = bits
-        self.subspace_bits = subspace_bits
-        self.affinity = affinity
-        self.iterations = iterations
-        self.samples = samples
-        self.random_state = random_state
+    subspace_bits: int = 4
+    affinity: float = 10.0
+    iterations: int = 50
+    samples: int = 100_000
 
     def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
         if not 1 <= self.subspace_bits <= MOST_SUBSPACE_BITS:
@@ -81,7 +66,7 @@ class KMH(Hasher):
         whole, rest = divmod(self.bits, self.subspace_bits)
         return [self.subspace_bits] * whole + ([rest] if rest else [])
 
-    def _outputs(self, X: NDArray[Any]) -> NDArray[np.floating]:
+    def _outputs(self, X: NDArray[Any]) -> Floats:
         """Per bit: how much farther the nearest codeword with -1 is than the nearest with +1."""
         # ||z||^2 is the same for all codewords of a subspace and drops out of the difference
         scores = self.offsets_ - 2 * ((X - self.mean_) @ self.directions_)
@@ -125,7 +110,7 @@ def corner_signs(bits: int) -> NDArray[np.int8]:
 
 
 def learn_codewords(
-    Z: NDArray[np.floating], bits: int, affinity: float, iterations: int
+    Z: Floats, bits: int, affinity: float, iterations: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(2^bits codewords, objective after each iteration) for one subspace; axes sorted by variance.
 
@@ -149,7 +134,7 @@ def learn_codewords(
 
 
 def assign(
-    Z: NDArray[np.floating], codewords: NDArray[np.float64]
+    Z: Floats, codewords: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(share of the rows, mean row) of each codeword, rows going to the nearest one."""
     C = codewords.astype(Z.dtype)

@@ -1,5 +1,6 @@
 """Liu, Wang, Ji, Jiang & Chang (2012), "Supervised hashing with kernels"."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from threadpoolctl import threadpool_limits
 
 from ddh._core.arrays import sgn
 from ddh._core.progress import track
-from ddh.hashers.base import Hasher
+from ddh.hashers.base import Floats, Hasher
 from ddh.hashers.kernel_features import draw_anchors, gaussian_kernel, mean_squared_distance
 from ddh.hashers.label_pairs import PairSimilarity, labelled_rows
 from ddh.hashers.linear_algebra import BLOCK_ROWS, column_means, fix_signs
@@ -19,6 +20,7 @@ from ddh.neighbours.labels import indicators
 JITTER = 1e-6
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class KSH(Hasher):
     """Bits from Gaussian kernels with random anchors, fitted greedily to the similarity of pairs.
 
@@ -35,26 +37,9 @@ class KSH(Hasher):
     paper = "Liu, Wang, Ji, Jiang & Chang, Supervised hashing with kernels, CVPR"
     year = 2012
 
-    mean_: NDArray[np.float64]
-    anchors_: NDArray[np.float64]
-    kernel_mean_: NDArray[np.float64]
-    coefficients_: NDArray[np.float64]
-    width_: float
-
-    def __init__(
-        self,
-        bits: int = 64,
-        *,
-        anchors: int = 300,
-        labelled: int = 2000,
-        iterations: int = 500,
-        random_state: int | None = 0,
-    ) -> None:
-        self.bits = bits
-        self.anchors = anchors
-        self.labelled = labelled
-        self.iterations = iterations
-        self.random_state = random_state
+    anchors: int = 300
+    labelled: int = 2000
+    iterations: int = 500
 
     def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
         assert y is not None
@@ -89,7 +74,7 @@ class KSH(Hasher):
     def _kernel(self, X: NDArray[Any]) -> NDArray[np.float64]:
         return gaussian_kernel(X, self.mean_, self.anchors_, self.width_) - self.kernel_mean_
 
-    def _outputs(self, X: NDArray[Any]) -> NDArray[np.floating]:
+    def _outputs(self, X: NDArray[Any]) -> Floats:
         return self._kernel(X) @ self.coefficients_
 
 

@@ -1,5 +1,6 @@
 """Zhang, Zhang, Li & Guo (2014), "Supervised hashing with latent factor models"."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from ddh.neighbours.labels import indicators
 LEAST_COLUMNS = 64
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LFH(LinearHasher):
     """Latent factors U whose products say how likely two rows share a label.
 
@@ -34,22 +36,10 @@ class LFH(LinearHasher):
     paper = "Zhang, Zhang, Li & Guo, Supervised hashing with latent factor models, SIGIR"
     year = 2014
 
-    def __init__(
-        self,
-        bits: int = 64,
-        *,
-        beta: float = 30.0,
-        ridge: float = 1.0,
-        iterations: int = 50,
-        columns: int | None = None,
-        random_state: int | None = 0,
-    ) -> None:
-        self.bits = bits
-        self.beta = beta
-        self.ridge = ridge
-        self.iterations = iterations
-        self.columns = columns
-        self.random_state = random_state
+    beta: float = 30.0
+    ridge: float = 1.0
+    iterations: int = 50
+    columns: int | None = None
 
     def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
         assert y is not None

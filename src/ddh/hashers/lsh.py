@@ -1,5 +1,6 @@
 """Charikar (2002), "Similarity estimation techniques from rounding algorithms": random planes."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from ddh.hashers.base import LinearHasher
 from ddh.hashers.linear_algebra import column_means
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LSH(LinearHasher):
     """Signs of random projections; two vectors at angle t agree in a bit with 1 - t / pi.
 
@@ -22,12 +24,7 @@ class LSH(LinearHasher):
     paper = "Charikar, Similarity estimation techniques from rounding algorithms, STOC"
     year = 2002
 
-    def __init__(
-        self, bits: int = 64, *, orthogonal: bool = False, random_state: int | None = 0
-    ) -> None:
-        self.bits = bits
-        self.orthogonal = orthogonal
-        self.random_state = random_state
+    orthogonal: bool = False
 
     def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
         dimensions = X.shape[1]

@@ -21,9 +21,5 @@ class PCAH(LinearHasher):
     paper = "Wang, Zhang, Jing & Ma, AnnoSearch, CVPR"
     year = 2006
 
-    def __init__(self, bits: int = 64, *, random_state: int | None = 0) -> None:
-        self.bits = bits
-        self.random_state = random_state
-
     def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
         self.mean_, self.projection_, self.variances_ = principal_components(X, self.bits)

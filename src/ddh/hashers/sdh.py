@@ -1,5 +1,6 @@
 """Shen, Shen, Liu & Shen (2015), "Supervised discrete hashing"."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -8,13 +9,14 @@ from numpy.typing import NDArray
 from ddh._core.arrays import sgn
 from ddh._core.errors import InputError
 from ddh._core.progress import track
-from ddh.hashers.base import Hasher
+from ddh.hashers.base import Floats, Hasher
 from ddh.hashers.kernel_features import draw_anchors, gaussian_kernel, mean_squared_distance
 from ddh.hashers.label_pairs import labelled_rows
 from ddh.hashers.linear_algebra import BLOCK_ROWS, Ridge, column_means
 from ddh.neighbours.labels import indicators
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SDH(Hasher):
     """Codes from which a linear classifier reads the labels, found without relaxing the signs.
 
@@ -33,31 +35,12 @@ class SDH(Hasher):
     paper = "Shen, Shen, Liu & Shen, Supervised discrete hashing, CVPR"
     year = 2015
 
-    mean_: NDArray[np.float64]
-    anchors_: NDArray[np.float64]
-    projection_: NDArray[np.float64]
-    width_: float
-
-    def __init__(
-        self,
-        bits: int = 64,
-        *,
-        anchors: int = 1000,
-        width: float | None = None,
-        nu: float = 1e-5,
-        class_ridge: float = 1.0,
-        hash_ridge: float = 1e-2,
-        iterations: int = 5,
-        random_state: int | None = 0,
-    ) -> None:
-        self.bits = bits
-        self.anchors = anchors
-        self.width = width
-        self.nu = nu
-        self.class_ridge = class_ridge
-        self.hash_ridge = hash_ridge
-        self.iterations = iterations
-        self.random_state = random_state
+    anchors: int = 1000
+    width: float | None = None
+    nu: float = 1e-5
+    class_ridge: float = 1.0
+    hash_ridge: float = 1e-2
+    iterations: int = 5
 
     def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
         assert y is not None
@@ -94,13 +77,11 @@ class SDH(Hasher):
             Phi[rows] = self._kernel(X[rows])
         return Phi
 
-    def _outputs(self, X: NDArray[Any]) -> NDArray[np.floating]:
+    def _outputs(self, X: NDArray[Any]) -> Floats:
         return self._kernel(X) @ self.projection_
 
 
-def discrete_codes(
-    B: NDArray[np.floating], Q: NDArray[np.floating], W: NDArray[np.floating], sweeps: int = 10
-) -> NDArray[np.floating]:
+def discrete_codes(B: Floats, Q: Floats, W: Floats, sweeps: int = 10) -> Floats:
     """Minimise ||B W||^2 - 2 tr(Q^T B) over B in {-1, +1} by cyclic coordinate descent (Sec. 2.3).
 
     Column k given the others is b_k = sgn(q_k - B_-k W_-k w_k^T) (Eq. 12), the exact minimum, so
@@ -116,9 +97,7 @@ def discrete_codes(
     return B
 
 
-def best_column(
-    B: NDArray[np.floating], Q: NDArray[np.floating], W: NDArray[np.floating], k: int
-) -> NDArray[np.floating]:
+def best_column(B: Floats, Q: Floats, W: Floats, k: int) -> Floats:
     """Eq. 12: the best k-th column of B, the other columns fixed."""
     weights = W @ W[k]
     weights[k] = 0

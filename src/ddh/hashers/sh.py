@@ -1,15 +1,17 @@
 """Weiss, Torralba & Fergus (2008), "Spectral hashing"."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ddh._core.errors import InputError
-from ddh.hashers.base import Hasher
+from ddh.hashers.base import Floats, Hasher
 from ddh.hashers.linear_algebra import principal_components, project
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SH(Hasher):
     """Signs of the smoothest Laplacian eigenfunctions of a uniform box fitted to the data.
 
@@ -25,18 +27,7 @@ class SH(Hasher):
     paper = "Weiss, Torralba & Fergus, Spectral hashing, NIPS"
     year = 2008
 
-    mean_: NDArray[np.float64]
-    components_: NDArray[np.float64]
-    lower_: NDArray[np.float64]
-    axes_: NDArray[np.int64]
-    frequencies_: NDArray[np.float64]
-
-    def __init__(
-        self, bits: int = 64, *, percentile: float = 0.0, random_state: int | None = 0
-    ) -> None:
-        self.bits = bits
-        self.percentile = percentile
-        self.random_state = random_state
+    percentile: float = 0.0
 
     def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
         if not 0 <= self.percentile < 50:
@@ -48,7 +39,7 @@ class SH(Hasher):
         self.lower_, sides = ends[0], ends[1] - ends[0]
         self.axes_, self.frequencies_ = smoothest_modes(sides, self.bits)
 
-    def _outputs(self, X: NDArray[Any]) -> NDArray[np.floating]:
+    def _outputs(self, X: NDArray[Any]) -> Floats:
         Z = (X - self.mean_) @ self.components_ - self.lower_
         return np.cos(Z[:, self.axes_] * self.frequencies_)
 

@@ -1,12 +1,13 @@
 """Heo, Lee, He, Chang & Yoon (2012), "Spherical hashing"."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ddh._core.errors import InputError
-from ddh.hashers.base import Hasher
+from ddh.hashers.base import Floats, Hasher
 from ddh.hashers.linear_algebra import BLOCK_ROWS, column_means, halving_thresholds
 
 PIVOT_ROWS = 5
@@ -15,6 +16,7 @@ MEAN_TOLERANCE = 0.10
 STD_TOLERANCE = 0.15
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SphH(Hasher):
     """A bit says whether a point lies inside a sphere.
 
@@ -30,16 +32,7 @@ class SphH(Hasher):
     paper = "Heo, Lee, He, Chang & Yoon, Spherical hashing, CVPR"
     year = 2012
 
-    mean_: NDArray[np.float64]
-    pivots_: NDArray[np.float64]
-    squared_radii_: NDArray[np.float64]
-
-    def __init__(
-        self, bits: int = 64, *, iterations: int = 100, random_state: int | None = 0
-    ) -> None:
-        self.bits = bits
-        self.iterations = iterations
-        self.random_state = random_state
+    iterations: int = 100
 
     def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
         # distances do not depend on the origin; the mean as origin keeps their rounding small
@@ -80,7 +73,7 @@ class SphH(Hasher):
             norms[rows] = np.einsum("ij,ij->i", block, block)
         return products, norms
 
-    def _outputs(self, X: NDArray[Any]) -> NDArray[np.floating]:
+    def _outputs(self, X: NDArray[Any]) -> Floats:
         products, norms = self._products(X, self.pivots_)
         pivot_norms = np.square(self.pivots_).sum(axis=1)
         return self.squared_radii_ - squared_distances(products, norms, pivot_norms)

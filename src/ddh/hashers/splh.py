@@ -1,13 +1,14 @@
 """Wang, Kumar & Chang (2010), "Sequential projection learning for hashing with compact codes"."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ddh._core.progress import track
-from ddh.hashers.base import LinearHasher
+from ddh.hashers.base import Floats, LinearHasher
 from ddh.hashers.label_pairs import PairSimilarity, labelled_rows
 from ddh.hashers.linear_algebra import (
     BLOCK_ROWS,
@@ -23,6 +24,7 @@ BOUNDARY_SHARE = 8
 DECAY = 0.1
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SPLH(LinearHasher):
     """One projection after the other, each mending the pairs that those before it got wrong.
 
@@ -44,22 +46,9 @@ class SPLH(LinearHasher):
     paper = "Wang, Kumar & Chang, Sequential projection learning for hashing, ICML"
     year = 2010
 
-    thresholds_: NDArray[np.float64]
-
-    def __init__(
-        self,
-        bits: int = 64,
-        *,
-        eta: float = 0.3,
-        step: float = 1.0,
-        labelled: int = 2000,
-        random_state: int | None = 0,
-    ) -> None:
-        self.bits = bits
-        self.eta = eta
-        self.step = step
-        self.labelled = labelled
-        self.random_state = random_state
+    eta: float = 0.3
+    step: float = 1.0
+    labelled: int = 2000
 
     def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
         self.mean_, data_term = covariance(X)
@@ -108,7 +97,7 @@ class SPLH(LinearHasher):
         blocks = range(0, len(X), BLOCK_ROWS)
         return np.concatenate([(X[b : b + BLOCK_ROWS] - self.mean_) @ w for b in blocks])
 
-    def _outputs(self, X: NDArray[Any]) -> NDArray[np.floating]:
+    def _outputs(self, X: NDArray[Any]) -> Floats:
         return super()._outputs(X) - self.thresholds_
 
 

@@ -1,5 +1,6 @@
 """Wang, Kumar & Chang (2010), "Semi-supervised hashing for scalable image retrieval"."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from ddh.hashers.linear_algebra import (
 from ddh.neighbours.labels import indicators
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SSH(LinearHasher):
     """Projections that keep the pairs that share a label together, and the others apart.
 
@@ -33,20 +35,9 @@ class SSH(LinearHasher):
     paper = "Wang, Kumar & Chang, Semi-supervised hashing for scalable image retrieval, CVPR"
     year = 2010
 
-    def __init__(
-        self,
-        bits: int = 64,
-        *,
-        eta: float = 0.01,
-        orthogonal: bool = False,
-        labelled: int = 5000,
-        random_state: int | None = 0,
-    ) -> None:
-        self.bits = bits
-        self.eta = eta
-        self.orthogonal = orthogonal
-        self.labelled = labelled
-        self.random_state = random_state
+    eta: float = 0.01
+    orthogonal: bool = False
+    labelled: int = 5000
 
     def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
         assert y is not None
