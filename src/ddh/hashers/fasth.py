@@ -13,7 +13,7 @@ from ddh._core.errors import InputError
 from ddh._core.progress import track
 from ddh.hashers.base import Floats, Hasher
 from ddh.hashers.block_cut import minimum_energy
-from ddh.hashers.boosted_trees import BinnedFeatures, boost, evaluate, stack
+from ddh.hashers.boosted_trees import boost, evaluate, stack
 from ddh.hashers.label_pairs import PairSimilarity, labelled_rows
 from ddh.neighbours.labels import indicators
 
@@ -25,7 +25,7 @@ class FastH(Hasher):
     Bit r minimises sum_ij a_ij z_i z_j with a_ij from the `loss` of the bits before (Sec. 3.1).
     Blocks of rows that all share a label have a_ij <= 0 inside, so each is solved exactly, given
     the others, by a minimum cut (Sec. 3.2). Then `trees` boosted trees of `depth` learn z, with
-    `split_features` random features tried a level (the square root of all unless set), and their
+    `split_features` random features tried per split (the square root of all unless set), and their
     predictions replace z for the bits to come. `labelled` random rows are learnt from;
     rows of class -1 are not drawn. More bits than dimensions are fine. Memory: a few
     labelled x labelled arrays.
@@ -49,9 +49,8 @@ class FastH(Hasher):
         if self.loss not in ("hinge", "ksh"):
             raise InputError(f"loss is 'hinge' or 'ksh', not {self.loss!r}")
         rows = labelled_rows(y, self.labelled, rng)
-        features = X[rows].astype(np.float32)
+        features = np.ascontiguousarray(X[rows], np.float32)
         similar = PairSimilarity(indicators(y)[rows]).dense() > 0
-        binned = BinnedFeatures(features)
         blocks = similar_blocks(similar, self.block_rows, rng)
         distances = np.zeros(similar.shape, np.int32)
         ensembles = []
@@ -59,7 +58,7 @@ class FastH(Hasher):
             A = pair_weights(similar, distances, r, self.bits, self.loss)
             z = cut_blocks(A, first_codes(A, rng), blocks)
             trees = boost(
-                binned,
+                features,
                 z,
                 trees=self.trees,
                 depth=self.depth,
