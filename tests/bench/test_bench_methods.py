@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from ddh.bench.faiss_methods import standard_error
-from ddh.bench.methods import chosen_methods, digits, score, task_of
+from ddh.bench.methods import chosen_methods, digits, score, standard_error, task_of
 from ddh.cli import cli
 from ddh.evaluation import mean_average_precision
 from ddh.hashers import ITQ
@@ -75,8 +74,8 @@ def test_text_for_people(features):
     arguments = ["bench", "methods", "--features", str(features), "--methods", "PCAH"]
     answer = CliRunner().invoke(cli, [*arguments, "--bits", "8"])
     lines = answer.stdout.splitlines()
-    assert lines[0].split()[:4] == ["method", "kind", "labels", "mAP"]
-    assert lines[1].split()[:3] == ["PCAH", "unsupervised", "no"]
+    assert lines[2].split(" | ")[:4] == ["| method", "kind", "labels", "mAP"]
+    assert lines[4].split(" | ")[:3] == ["| PCAH", "unsupervised", "no"]
     assert "40 queries, 200 items" in lines[-1]
 
 

@@ -5,6 +5,7 @@ import json
 import sys
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -14,7 +15,7 @@ from sklearn.datasets import load_digits
 from ddh._core.errors import InputError, MissingDependency
 from ddh.bench.datasets import subset
 from ddh.bench.features import read_features
-from ddh.bench.options import settings_of, whole_numbers
+from ddh.bench.options import numbers, settings_of
 from ddh.bench.report_page import inline_svg, page, read_outcomes
 from ddh.bench.results import Outcome, Store, Table, command_line, key_digest
 from ddh.bench.retrieval import Task
@@ -415,15 +416,17 @@ def test_bad_feature_files_are_refused(arrays, message, tmp_path):
 
 
 def test_options_are_read_as_they_are_meant():
-    assert settings_of(("DDH.k1=50", "DDH.preset=paper", "DH.hidden=(60, 30)")) == {
+    ctx, bits = click.Context(cli), click.Option(["--bits"])
+    changes = ("DDH.k1=50", "DDH.preset=paper", "DH.hidden=(60, 30)")
+    assert settings_of(ctx, bits, changes) == {
         "DDH": {"k1": 50, "preset": "paper"},
         "DH": {"hidden": (60, 30)},
     }
-    assert whole_numbers("16,32", "bits") == (16, 32)
+    assert numbers(ctx, bits, "16,32") == (16, 32)
     with pytest.raises(InputError, match="METHOD"):
-        settings_of(("k1=50",))
-    with pytest.raises(InputError, match="bits are whole numbers"):
-        whole_numbers("16;32", "bits")
+        settings_of(ctx, bits, ("k1=50",))
+    with pytest.raises(InputError, match="--bits takes whole numbers"):
+        numbers(ctx, bits, "16;32")
 
 
 def test_missing_data_and_unknown_rows_are_named(digits, tmp_path, monkeypatch):

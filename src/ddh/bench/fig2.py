@@ -9,7 +9,7 @@ import click
 
 from ddh._core.progress import track
 from ddh.bench.datasets import cifar10_task
-from ddh.bench.options import BenchOptions, shared_options, whole_numbers
+from ddh.bench.options import BenchOptions, numbers_option, shared_options
 from ddh.bench.plots import drawing, style
 from ddh.bench.results import Outcome, Store, Table
 from ddh.bench.retrieval import Task
@@ -34,12 +34,10 @@ class Point:
 
 
 @click.command(short_help="Figure 2: precision of the pairwise labels.")
-@click.option(
-    "--k", "sizes", default="5,10,15,20,30,50,75,100", show_default=True, help="Values of K1."
-)
-@click.option("--k2", "expansions", default="3,6,15", show_default=True, help="Values of K2.")
+@numbers_option("--k", "5,10,15,20,30,50,75,100", "Values of K1.")
+@numbers_option("--k2", "3,6,15", "Values of K2.")
 @shared_options()
-def fig2(sizes: str, expansions: str, **shared: Any) -> None:
+def fig2(k: tuple[int, ...], k2: tuple[int, ...], **shared: Any) -> None:
     """Precision of DDH's pairwise labels, measured against the true classes.
 
     First stage: image j is among the K1 nearest neighbours of image i. Second stage: Algorithm 1
@@ -50,9 +48,8 @@ def fig2(sizes: str, expansions: str, **shared: Any) -> None:
     ddh bench fig2 --data DIR
     """
     options, store = BenchOptions(**shared), Store(shared["output"])
-    k1, k2 = whole_numbers(sizes, "values of K1"), whole_numbers(expansions, "values of K2")
     task = cifar10_task(options, store)
-    points = measure_labels(store, task, k1, k2, options.device)
+    points = measure_labels(store, task, k, k2, options.device)
     Outcome(
         bench="fig2",
         title="Figure 2: precision of the constructed labels",

@@ -46,7 +46,7 @@ def fig3(**shared: Any) -> None:
         protocol=[f"{protocol.title}: {protocol}", "curves are of the first seed of each method"],
         tables=[_table(cells)],
         records=[record for cell in cells for record in _records(cell)],
-        figures=[_draw(folder, cells, one, kind) for kind in KINDS for one in options.lengths],
+        figures=[_draw(folder, cells, one, kind) for kind in KINDS for one in options.bits],
     ).publish(store, options.as_json)
 
 

@@ -17,11 +17,11 @@ def _with_peak(part: Any, settings: dict[str, Any]) -> dict[str, Any]:
     return {name: {"peak MB": peak(), **figures} for name, figures in found.items()}
 
 
-def peak() -> float | None:
-    """Peak memory of this process in megabytes; None where the system does not report it."""
+def peak() -> float:
+    """Peak memory of this process in megabytes; 0 where the system does not report it."""
     try:
         import resource
     except ImportError:
-        return None
+        return 0.0
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6

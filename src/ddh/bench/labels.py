@@ -14,6 +14,7 @@ from ddh._core.errors import InputError
 from ddh._core.output import emit, json_option
 from ddh.bench.isolated_process import peak, run_isolated
 from ddh.bench.options import quick_option, seed_option
+from ddh.bench.results import Table, table_of
 from ddh.bench.timing import timed
 
 QUICK = {"images": 4000, "dimensions": 256, "lists": 20_000, "naive": 300}
@@ -51,7 +52,7 @@ def labels(quick: bool, as_json: bool, **settings: Any) -> None:
     document: dict[str, Any] = {"settings": settings}
     for part in (_from_features, _plain, _from_lists, _naive):
         document.update(run_isolated(part, settings))
-    emit(document, _table(document), as_json)
+    emit(document, _table(document).markdown(), as_json)
 
 
 # -- the parts ----------------------------------------------------------------------------
@@ -183,15 +184,10 @@ def clustered_lists(images: int, k: int, rng: np.random.Generator) -> NDArray[np
 # -- the table ----------------------------------------------------------------------------
 
 
-def _table(found: dict[str, Any]) -> str:
+def _table(found: dict[str, Any]) -> Table:
     settings = found["settings"]
-    lines = [
-        f"K1 = {settings['k1']}, K2 = {settings['k2']}, seed {settings['seed']}, "
-        f"{settings['device']}",
-        f"{'':46}{'seconds':>9}{'CPU s':>9}{'peak':>10}{'ratio':>8}",
-    ]
     sizes = f"{settings['images']:,} x {settings['dimensions']}"
-    rows = [
+    parts = [
         (f"float32 blocks and top-k, {sizes}", "plain knn", None),
         ("exact neighbours", "knn", "plain knn"),
         ("expansion, with cosines for ties", "expansion", "knn"),
@@ -200,10 +196,17 @@ def _table(found: dict[str, Any]) -> str:
         (f"loop over all pairs, {settings['naive']:,} lists", "small naive", None),
         ("expansion of the lists", "small", "small naive"),
     ]
-    for title, name, base in rows:
-        row = found[name]
-        measure = "cpu" if settings["device"] == "cpu" else "wall"
-        share = f"{row[measure] / max(found[base][measure], 1e-9):.3f}" if base else ""
-        peak = f"{row['peak MB']:,.0f} MB" if row["peak MB"] else "-"
-        lines.append(f"{title:46}{row['wall']:9.2f}{row['cpu']:9.2f}{peak:>10}{share:>8}")
-    return "\n".join(lines)
+    clock = "cpu" if settings["device"] == "cpu" else "wall"
+    records = []
+    for title, name, base in parts:
+        ratio = f"{found[name][clock] / max(found[base][clock], 1e-9):.3f}" if base else ""
+        records.append({"part": title, "ratio": ratio, **found[name]})
+    columns = {
+        "part": "{part}",
+        "seconds": "{wall:.2f}",
+        "CPU s": "{cpu:.2f}",
+        "peak MB": "{peak MB:,.0f}",
+        "ratio": "{ratio}",
+    }
+    title = "K1 = {k1}, K2 = {k2}, seed {seed}, {device}".format_map(settings)
+    return table_of(title, records, columns)

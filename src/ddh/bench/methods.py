@@ -15,8 +15,8 @@ from ddh._core.output import emit, json_option, quiet_option
 from ddh._core.progress import track
 from ddh.bench.datasets import marked_split
 from ddh.bench.features import FeatureSet, read_features
-from ddh.bench.options import features_option, set_option, settings_of, whole_numbers
-from ddh.bench.results import Record, command_line
+from ddh.bench.options import Settings, features_option, numbers_option, set_option
+from ddh.bench.results import Record, command_line, table_of
 from ddh.bench.retrieval import Task
 from ddh.bench.timing import timed
 from ddh.evaluation import RetrievalSplit, Score, mean_average_precision, over_seeds
@@ -24,14 +24,30 @@ from ddh.evaluation.protocol import digest
 from ddh.hashers import create, method
 from ddh.hashers.registry import MODULES
 
-HEAD = (
-    f"{'method':<17}{'kind':<19}{'labels':<8}{'mAP':>7}{'':<8}{'fit s':>9}{'CPU s':>9}"
-    f"{'encode s':>10}{'model':>12}"
-)
+COLUMNS = {
+    "method": "{method}",
+    "kind": "{kind}",
+    "labels": "{supervised}",
+    "mAP": "{mean}",
+    "fit s": "{fit seconds:.2f}",
+    "CPU s": "{fit CPU seconds:.2f}",
+    "encode s": "{encode seconds:.3f}",
+    "model KB": "{kilobytes:,.0f}",
+}
+FAISS_COLUMNS = {
+    "method": "{method}",
+    "ours": "{mAP:.4f}",
+    "faiss": "{faiss mAP:.4f}",
+    "difference": "{difference:+.4f} ± {standard error:.4f}",
+    "fit CPU s": "{fit CPU seconds:.4f}",
+    "faiss fit CPU s": "{faiss fit CPU seconds:.4f}",
+}
 SUPERVISION = {"none": (False,), "optional": (False, True), "required": (True,)}
 HELD_OUT = 1 / 6
 
+Features = NDArray[np.float32]
 Encoder = Callable[[NDArray[Any]], NDArray[np.int8]]
+Fit = Callable[[Features, int, int], Encoder]  # features, bits, seed
 
 
 @click.command()
@@ -39,7 +55,7 @@ Encoder = Callable[[NDArray[Any]], NDArray[np.int8]]
 @click.option("--methods", "names", help="Only these, separated by commas. Default: all.")
 @features_option
 @click.option("--k", default=1000, show_default=True, help="Cut-off of mAP@k.")
-@click.option("--seeds", default="0", show_default=True, help="Seeds of the methods.")
+@numbers_option("--seeds", "0", "Seeds of the methods.")
 @set_option
 @click.option(
     "--against-faiss", is_flag=True, help="Compare LSH, PCAH and ITQ with those of faiss instead."
@@ -51,8 +67,8 @@ def methods(
     names: str | None,
     features: Path | None,
     k: int,
-    seeds: str,
-    changes: tuple[str, ...],
+    seeds: tuple[int, ...],
+    settings: Settings,
     against_faiss: bool,
     as_json: bool,
 ) -> None:
@@ -67,28 +83,38 @@ def methods(
     ddh bench methods --against-faiss --features cifar10.npz
     """
     task = task_of(read_features(features) if features else digits(), k)
-    numbers = whole_numbers(seeds, "seeds")
-    say = (lambda line: None) if as_json else click.echo
     if against_faiss:
         try:
-            from ddh.bench.faiss_methods import compare, comparison_table
+            from ddh.bench.faiss_methods import FAISS
         except ImportError as error:
             raise MissingDependency(
-                '--against-faiss needs faiss: pip install "ddh[faiss]"'
+                'the comparison needs faiss: pip install "ddh[faiss]"'
             ) from error
-        rows, protocol = compare(task, bits, numbers)
-        say(comparison_table(rows))
+        pairs = track(FAISS.items(), "Methods", unit="method")
+        rows = [beside(name, other, task, bits, seeds) for name, other in pairs]
     else:
-        say(HEAD)
-        rows, settings = [], settings_of(changes)
-        for name, supervised in track(chosen_methods(names), "Methods", unit="method"):
-            row, mean = measure(name, supervised, task, bits, numbers, settings.get(name, {}))
-            rows.append(row)
-            protocol = mean.protocol
-            say(_line(row))
-    protocol = replace(protocol, seeds=numbers)
+        rows = [
+            measure(name, supervised, task, bits, seeds, settings.get(name, {}))
+            for name, supervised in track(chosen_methods(names), "Methods", unit="method")
+        ]
+    protocol = replace(rows[-1].pop("protocol"), seeds=seeds)
+    for row in rows[:-1]:
+        del row["protocol"]
+    table = table_of(
+        protocol.title, [_shown(row) for row in rows], FAISS_COLUMNS if against_faiss else COLUMNS
+    )
     document = {"command": command_line(), "protocol": protocol.as_dict(), "rows": rows}
-    emit(document, f"\n{document['command']}\n{protocol.title}: {protocol}", as_json)
+    text = f"{table.markdown()}\n{document['command']}\n{protocol.title}: {protocol}"
+    emit(document, text, as_json)
+
+
+def _shown(row: Record) -> Record:
+    """A row with its formatted cells."""
+    if "kind" not in row:
+        return row
+    spread = "" if row["deviation"] is None else f" ± {row['deviation']:.3f}"
+    cells = {"supervised": "yes" if row["labels"] else "no", "mean": f"{row['mAP']:.4f}{spread}"}
+    return row | cells | {"kilobytes": row["model bytes"] / 1024}
 
 
 def digits() -> FeatureSet:
@@ -144,13 +170,8 @@ def chosen_methods(names: str | None) -> list[tuple[str, bool]]:
 
 
 def measure(
-    name: str,
-    supervised: bool,
-    task: Task,
-    bits: int,
-    seeds: Iterable[int],
-    settings: dict[str, Any],
-) -> tuple[Record, Score]:
+    name: str, supervised: bool, task: Task, bits: int, seeds: Iterable[int], settings: Record
+) -> Record:
     """Fit with each seed, encode, score; times are means over the seeds."""
     scores, times = [], []
     X, y = task.part("train"), task.labels("train") if supervised else None
@@ -161,31 +182,56 @@ def measure(
         times.append([fit["wall"], fit["cpu"], encoding["wall"], encoding["cpu"]])
         scores.append(score(task, model.transform))
     mean = over_seeds(scores)
-    seconds = [round(float(value), 4) for value in np.mean(times, axis=0)]
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(Path(folder) / "model")
+        size = sum(file.stat().st_size for file in (Path(folder) / "model").iterdir())
     clocks = ("fit seconds", "fit CPU seconds", "encode seconds", "encode CPU seconds")
-    row = {
+    return {
         "method": name,
         "kind": method(name).kind,
         "labels": supervised,
         "mAP": round(float(mean), 4),
         "deviation": mean.deviation,
-        **dict(zip(clocks, seconds, strict=True)),
-        "model bytes": _model_bytes(model),
+        **dict(zip(clocks, np.mean(times, axis=0).round(4).tolist(), strict=True)),
+        "model bytes": size,
+        "protocol": mean.protocol,
     }
-    return row, mean
 
 
-def _model_bytes(model: Any) -> int:
-    """Size of the saved model."""
-    with tempfile.TemporaryDirectory() as folder:
-        model.save(Path(folder) / "model")
-        return sum(file.stat().st_size for file in (Path(folder) / "model").iterdir())
+def beside(name: str, other: Fit, task: Task, bits: int, seeds: Iterable[int]) -> Record:
+    """Our method and that of faiss: both mAPs, their difference, and fit times."""
+
+    def ours(X: Features, bits: int, seed: int) -> Encoder:
+        settings = {"orthogonal": True} if name == "LSH" else {}  # as faiss has it
+        return create(name, bits=bits, random_state=seed, **settings).fit(X).transform
+
+    scores: list[list[Score]] = [[], []]
+    times: list[list[float]] = [[], []]
+    for side, fit in enumerate((ours, other)):
+        for seed in seeds:
+            encode, seconds = timed(fit, task.part("train"), bits, seed)
+            scores[side].append(score(task, encode))
+            times[side].append(seconds["cpu"])
+    means = [float(np.mean(values)) for values in scores]
+    difference, error = means[0] - means[1], standard_error(*scores)
+    return {
+        "method": name,
+        "mAP": round(means[0], 4),
+        "faiss mAP": round(means[1], 4),
+        "difference": round(difference, 4),
+        "standard error": round(error, 4),
+        "within noise": abs(difference) <= 2 * error,
+        "fit CPU seconds": round(min(times[0]), 4),
+        "faiss fit CPU seconds": round(min(times[1]), 4),
+        "protocol": scores[0][0].protocol,
+    }
 
 
-def _line(row: Record) -> str:
-    spread = "" if row["deviation"] is None else f" +-{row['deviation']:.3f}"
-    return (
-        f"{row['method']:<17}{row['kind']:<19}{'yes' if row['labels'] else 'no':<8}"
-        f"{row['mAP']:>7.4f}{spread:<8}{row['fit seconds']:>9.2f}{row['fit CPU seconds']:>9.2f}"
-        f"{row['encode seconds']:>10.3f}{row['model bytes'] / 1024:>9,.0f} KB"
-    )
+def standard_error(ours: list[Score], theirs: list[Score]) -> float:
+    """Of the difference of the means: variance over the queries (paired) and over the seeds."""
+    per_query = [np.mean([one.per_query for one in scores], axis=0) for scores in (ours, theirs)]
+    paired = per_query[0] - per_query[1]
+    variance = paired.var(ddof=1) / len(paired)
+    if len(ours) > 1:
+        variance += (np.var(ours, ddof=1) + np.var(theirs, ddof=1)) / len(ours)
+    return float(np.sqrt(variance))

@@ -7,7 +7,8 @@ import numpy as np
 
 from ddh._core.errors import InputError
 from ddh._core.output import emit, json_option
-from ddh.bench.options import seed_option, whole_numbers
+from ddh.bench.options import numbers_option, seed_option
+from ddh.bench.results import Table
 from ddh.bench.timing import fastest
 
 DENSE_LIMIT = 100_000
@@ -15,23 +16,24 @@ DENSE_STEPS, STEPS = 3, 50
 
 
 @click.command()
-@click.option("--images", default="10000,100000,1000000", show_default=True, help="Values of N.")
+@numbers_option("--images", "10000,100000,1000000", "Values of N.")
 @click.option("--bits", default=64, show_default=True)
 @click.option("--degree", default=60, show_default=True, help="Similar images per image.")
 @click.option("--batch", default=128, show_default=True)
 @seed_option
 @json_option
-def objective(images: str, as_json: bool, **settings: int) -> None:
+def objective(images: tuple[int, ...], as_json: bool, **settings: int) -> None:
     """Time of one step (loss, gradient, memory update): our identity against dense products."""
-    sizes = whole_numbers(images, "numbers of images")
-    if min(sizes) <= max(settings["degree"], settings["batch"]):
+    if min(images) <= max(settings["degree"], settings["batch"]):
         raise InputError("N must be larger than the degree and the batch")
-    rows = [_measure(n, **settings) for n in sizes]
-    lines = [f"{'images':>10}{'one step':>12}{'dense batch x N':>18}"]
-    for n, step, dense in (row.values() for row in rows):
-        told = f"{dense * 1e3:.1f} ms" if dense else "-"
-        lines.append(f"{n:>10,}{step * 1e3:>9.2f} ms{told:>18}")
-    emit({**settings, "rows": rows}, "\n".join(lines), as_json)
+    rows = [_measure(n, **settings) for n in images]
+    shown = [
+        (f"{n:,}", f"{step * 1e3:.2f} ms", f"{dense * 1e3:.1f} ms" if dense else "-")
+        for n, step, dense in (row.values() for row in rows)
+    ]
+    columns = ["images", "one step", "dense batch x N"]
+    table = Table("Time of one training step", columns, [list(row) for row in shown])
+    emit({**settings, "rows": rows}, table.markdown(), as_json)
 
 
 def _measure(n: int, bits: int, degree: int, batch: int, seed: int) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from ddh._core.output import json_option, quiet_option
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
+Settings = dict[str, dict[str, Any]]
 
 
 def compose(*options: Decorator) -> Decorator:
@@ -24,6 +25,37 @@ def compose(*options: Decorator) -> Decorator:
         return command
 
     return decorate
+
+
+def numbers(ctx: click.Context, option: click.Parameter, text: str) -> tuple[int, ...]:
+    """Callback of an option: "16,32,64" -> (16, 32, 64)."""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError as error:
+        raise InputError(
+            f"{option.opts[0]} takes whole numbers separated by commas, not {text!r}"
+        ) from error
+
+
+def numbers_option(name: str, default: str, help: str | None = None) -> Decorator:
+    """An option with whole numbers separated by commas."""
+    return click.option(name, default=default, show_default=True, callback=numbers, help=help)
+
+
+def settings_of(ctx: click.Context, option: click.Parameter, changes: tuple[str, ...]) -> Settings:
+    """Callback of --set: "DDH.k1=50" -> {"DDH": {"k1": 50}}; Python literals, or else text."""
+    settings: Settings = {}
+    for change in changes:
+        name, equals, text = change.partition("=")
+        method, dot, parameter = name.partition(".")
+        if not (equals and dot and parameter):
+            raise InputError(f"--set takes METHOD.NAME=VALUE, not {change!r}")
+        try:
+            value = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            value = text
+        settings.setdefault(method, {})[parameter] = value
+    return settings
 
 
 output_option = click.option(
@@ -51,8 +83,9 @@ device_option = click.option(
 )
 set_option = click.option(
     "--set",
-    "changes",
+    "settings",
     multiple=True,
+    callback=settings_of,
     metavar="METHOD.NAME=VALUE",
     help="A setting of a method, for example DDH.k1=50. May be repeated.",
 )
@@ -72,26 +105,11 @@ class BenchOptions:
     size: int | None
     device: str
     subset: int | None
-    seeds: str
+    seeds: tuple[int, ...]
     methods: str | None
-    changes: tuple[str, ...]
+    settings: Settings
     as_json: bool
-    bits: str = ""
-
-    @property
-    def lengths(self) -> tuple[int, ...]:
-        """The code lengths as numbers."""
-        return whole_numbers(self.bits, "bits")
-
-    @property
-    def seed_numbers(self) -> tuple[int, ...]:
-        """The seeds as numbers."""
-        return whole_numbers(self.seeds, "seeds")
-
-    @property
-    def settings(self) -> dict[str, dict[str, Any]]:
-        """Changed settings by method."""
-        return settings_of(self.changes)
+    bits: tuple[int, ...] = ()
 
     def data_folder(self, what: str) -> Path:
         """The folder of the data set, or an error that says how to name it."""
@@ -105,9 +123,8 @@ class BenchOptions:
 
 def shared_options(bits: str = "") -> Decorator:
     """--bits (where it has a default), --data, --output, --features and so on."""
-    bits_option = click.option("--bits", default=bits, show_default=True, help="Code lengths.")
     return compose(
-        *([bits_option] if bits else []),
+        *([numbers_option("--bits", bits, "Code lengths.")] if bits else []),
         data_option,
         output_option,
         features_option,
@@ -118,33 +135,9 @@ def shared_options(bits: str = "") -> Decorator:
         click.option("--size", type=int, help="Input size of the network in pixels."),
         device_option,
         click.option("--subset", type=int, help="Quick run: use only this many training images."),
-        click.option("--seeds", default="0,1,2", show_default=True, help="Of stochastic methods."),
+        numbers_option("--seeds", "0,1,2", "Of stochastic methods."),
         click.option("--methods", help="Only these rows, separated by commas."),
         set_option,
         json_option,
         quiet_option,
     )
-
-
-def whole_numbers(text: str, what: str) -> tuple[int, ...]:
-    """ "16,32,64" -> (16, 32, 64)."""
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError as error:
-        raise InputError(f"{what} are whole numbers separated by commas, not {text!r}") from error
-
-
-def settings_of(changes: tuple[str, ...]) -> dict[str, dict[str, Any]]:
-    """("DDH.k1=50",) -> {"DDH": {"k1": 50}}; values are Python literals, or else plain text."""
-    settings: dict[str, dict[str, Any]] = {}
-    for change in changes:
-        name, equals, text = change.partition("=")
-        method, dot, parameter = name.partition(".")
-        if not (equals and dot and parameter):
-            raise InputError(f"--set takes METHOD.NAME=VALUE, not {change!r}")
-        try:
-            value = ast.literal_eval(text)
-        except (ValueError, SyntaxError):
-            value = text
-        settings.setdefault(method, {})[parameter] = value
-    return settings

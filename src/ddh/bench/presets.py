@@ -12,7 +12,7 @@ import ddh
 from ddh._core.errors import InputError
 from ddh._core.output import json_option, quiet_option
 from ddh._core.progress import track
-from ddh.bench.options import data_option, device_option, output_option, whole_numbers
+from ddh.bench.options import data_option, device_option, numbers_option, output_option
 from ddh.bench.results import Outcome, Record, Store, Table, figure
 from ddh.bench.timing import timed
 from ddh.evaluation import mean_average_precision
@@ -27,9 +27,9 @@ IMAGES_PER_QUERY = 4
 @click.command(short_help="Presets compared, from images to codes.")
 @data_option
 @click.option("--images", default=2000, show_default=True, help="Training images.")
-@click.option("--bits", default="64", show_default=True, help="Code lengths.")
+@numbers_option("--bits", "64", "Code lengths.")
 @click.option("--presets", "names", default="fast,quality", show_default=True)
-@click.option("--seeds", default="0", show_default=True)
+@numbers_option("--seeds", "0")
 @device_option
 @output_option
 @json_option
@@ -37,9 +37,9 @@ IMAGES_PER_QUERY = 4
 def presets(
     data: Path | None,
     images: int,
-    bits: str,
+    bits: tuple[int, ...],
     names: str,
-    seeds: str,
+    seeds: tuple[int, ...],
     device: str,
     output: Path,
     as_json: bool,
@@ -55,20 +55,19 @@ def presets(
     if data is None:
         raise InputError("where is CIFAR-10? Give its folder with --data DIR, or in DDH_DATA")
     store = Store(output)
-    lengths, numbers = whole_numbers(bits, "bits"), whole_numbers(seeds, "seeds")
     chosen = [name.strip() for name in names.split(",")]
     database, queries = _parts(cifar10(data, "train"), images)
-    jobs = list(product(chosen, lengths, numbers))
+    jobs = list(product(chosen, bits, seeds))
     records = []
     for preset, length, seed in track(jobs, "Presets", unit="fit"):
         run = _measure(store, preset, length, seed, device, database, queries)
         records.append({"preset": preset, "bits": length, "seed": seed, **run})
     note = (
-        f"Legacy mAP@{DEPTH}, seeds {seeds}; {len(queries):,} other training images are queries "
-        f"against these {len(database):,}."
+        f"Legacy mAP@{DEPTH}, seeds {', '.join(map(str, seeds))}; {len(queries):,} other training "
+        f"images are queries against these {len(database):,}."
     )
-    columns = ["preset", *[f"{length} bit" for length in lengths], "seconds"]
-    rows = [_row(preset, lengths, records) for preset in chosen]
+    columns = ["preset", *[f"{length} bit" for length in bits], "seconds"]
+    rows = [_row(preset, bits, records) for preset in chosen]
     Outcome(
         bench="presets",
         title="Presets",

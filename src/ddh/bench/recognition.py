@@ -186,13 +186,13 @@ def descriptor_rows(store: Store, data: LabelledImages, splits: tuple[Split, ...
 
 def hash_rows(store: Store, tasks: Sequence[SplitTask], options: BenchOptions) -> list[Result]:
     """Linear SVMs on the codes of each method; the hash functions saw training images only."""
-    jobs = list(product(_wanted(options, views=bool(tasks[0].found.views)), options.lengths))
+    jobs = list(product(_wanted(options, views=bool(tasks[0].found.views)), options.bits))
     results = []
-    total = len(jobs) * len(tasks) * len(options.seed_numbers)
+    total = len(jobs) * len(tasks) * len(options.seeds)
     with bar("Codes", total=total, unit="run") as progress:
         for row, bits in jobs:
             result = Result(f"{row.label} ({bits} bits)", [])
-            for task, seed in product(tasks, options.seed_numbers):
+            for task, seed in product(tasks, options.seeds):
                 progress.set_postfix_str(f"{row.label}, {bits} bits, {task.split.name}")
                 result.runs.append(best_run(store, task, row, bits, seed, options.device))
                 progress.update()

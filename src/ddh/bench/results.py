@@ -96,6 +96,14 @@ class Table:
         return "\n".join(lines) + "\n"
 
 
+def table_of(
+    title: str, records: Sequence[Record], columns: dict[str, str], note: str = ""
+) -> Table:
+    """A table with a row per record; `columns` maps each heading to a format string."""
+    rows = [[cell.format_map(record) for cell in columns.values()] for record in records]
+    return Table(title, list(columns), rows, note)
+
+
 def command_line() -> str:
     """The command as it was typed, with absolute paths reduced to their last part."""
     words = []

@@ -103,11 +103,11 @@ table2, table3, table4, table5 = map(_command, TABLES)
 
 def measure(table: PaperTable, task: Task, store: Store, options: BenchOptions) -> list[Cell]:
     """All cells of a table; measurements that the store holds cost nothing."""
-    seeds = options.seed_numbers
+    seeds = options.seeds
     cells = [
         Cell(row, bits, seeds if row.stochastic else seeds[:1], [])
         for row in table.rows
-        for bits in options.lengths
+        for bits in options.bits
     ]
     with bar(table.name, total=sum(len(cell.seeds) for cell in cells), unit="run") as progress:
         for cell in cells:

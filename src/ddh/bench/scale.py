@@ -20,13 +20,13 @@ from ddh._core.output import json_option, quiet_option
 from ddh._core.progress import track
 from ddh.bench.isolated_process import run_isolated
 from ddh.bench.labels import clustered_features
-from ddh.bench.options import output_option, quick_option, seed_option, whole_numbers
+from ddh.bench.options import numbers_option, output_option, quick_option, seed_option
 from ddh.bench.plots import drawing, style
-from ddh.bench.results import Outcome, Record, Store, Table
+from ddh.bench.results import Outcome, Record, Store, Table, table_of
 from ddh.bench.search_data import gaussian
 from ddh.bench.timing import timed
 
-QUICK = {"images": "2000,4000", "dimensions": 32, "codes": 100_000, "milvus": 3000}
+QUICK = {"images": (2000, 4000), "dimensions": 32, "codes": 100_000, "milvus": 3000}
 MIN_IMAGES = 1000
 BLOCK, MILVUS_BLOCK = 1_000_000, 20_000
 BATCHES, MILVUS_BATCHES = (1, 64), (1, 16)
@@ -34,7 +34,7 @@ NEIGHBOURS = 10
 
 
 @click.command(short_help="Growth of labels and search, to 1M images and 100M codes.")
-@click.option("--images", default="10000,30000,100000,300000,1000000", show_default=True)
+@numbers_option("--images", "10000,30000,100000,300000,1000000")
 @click.option("--dimensions", default=256, show_default=True)
 @click.option("--k1", default=15, show_default=True)
 @click.option("--k2", default=6, show_default=True)
@@ -56,7 +56,7 @@ def scale(quick: bool, output: Path, as_json: bool, **settings: Any) -> None:
     ddh bench scale --quick
     """
     settings.update(QUICK if quick else {})
-    sizes = whole_numbers(settings.pop("images"), "numbers of images")
+    sizes = settings.pop("images")
     if min(sizes) < MIN_IMAGES:
         raise InputError(f"the numbers of images are {MIN_IMAGES} or more")
     store = Store(output)
@@ -221,47 +221,38 @@ def _outcome(
     )
 
 
-def _megabytes(row: Record) -> str:
-    return f"{row['peak MB']:,.0f}" if row["peak MB"] else "-"
-
-
 def _growth_table(growth: list[Record], law: str) -> Table:
-    columns = ["images", "seconds", "CPU seconds", "CPU µs per image", "peak MB", "recall",
-               "label recall", "lists probed"]  # fmt: skip
-    rows = [
-        [
-            f"{row['images']:,}",
-            f"{row['wall']:.1f}",
-            f"{row['cpu']:.1f}",
-            f"{1e6 * row['cpu'] / row['images']:.0f}",
-            _megabytes(row),
-            f"{row['recall']:.3f}",
-            f"{row['label recall']:.3f}",
-            row["index"].removeprefix("IVF, "),
-        ]
+    records = [
+        row | {"µs": 1e6 * row["cpu"] / row["images"], "lists": row["index"].removeprefix("IVF, ")}
         for row in growth
     ]
-    return Table("Labels from approximate neighbours", columns, rows, law)
+    columns = {
+        "images": "{images:,}",
+        "seconds": "{wall:.1f}",
+        "CPU seconds": "{cpu:.1f}",
+        "CPU µs per image": "{µs:.0f}",
+        "peak MB": "{peak MB:,.0f}",
+        "recall": "{recall:.3f}",
+        "label recall": "{label recall:.3f}",
+        "lists probed": "{lists}",
+    }
+    return table_of("Labels from approximate neighbours", records, columns, law)
 
 
 def _search_table(searches: list[Record]) -> Table:
-    columns = ["storage", "rows", "queries per call", "seconds", "CPU seconds",
-               "queries per second", "peak MB"]  # fmt: skip
-    rows = [
-        [
-            row["storage"],
-            f"{row['rows']:,}",
-            f"{row['queries']}",
-            f"{row['wall']:.3f}",
-            f"{row['cpu']:.3f}",
-            f"{row['queries'] / row['wall']:,.1f}",
-            _megabytes(row),
-        ]
-        for row in searches
-    ]
+    columns = {
+        "storage": "{storage}",
+        "rows": "{rows:,}",
+        "queries per call": "{queries}",
+        "seconds": "{wall:.3f}",
+        "CPU seconds": "{cpu:.3f}",
+        "queries per second": "{rate:,.1f}",
+        "peak MB": "{peak MB:,.0f}",
+    }
     filling = {row["storage"]: row["filling seconds"] for row in searches}
     note = "; ".join(f"{storage}: filled in {value:.0f} s" for storage, value in filling.items())
-    return Table("Search of codes", columns, rows, note + ".")
+    rates = [row | {"rate": row["queries"] / row["wall"]} for row in searches]
+    return table_of("Search of codes", rates, columns, f"{note}.")
 
 
 def _draw(folder: Path, growth: list[Record], law: str) -> dict[str, str]:

@@ -17,6 +17,7 @@ from ddh._core.errors import DDHError, InputError
 from ddh._core.output import emit, json_option
 from ddh._core.progress import bar
 from ddh.bench.options import quick_option, seed_option
+from ddh.bench.results import Table, table_of
 from ddh.bench.search_data import KINDS, Codes
 from ddh.bench.search_peers import OURS, Peer, installed
 from ddh.bench.timing import fastest, timed
@@ -208,42 +209,42 @@ def _beside_scan(kind: Any, data: str, settings: dict[str, Any]) -> Cell:
 def _text(document: dict[str, Any]) -> str:
     limit, batch = document["limits"], document["batches"]
     found = ", ".join(f"{name} {value:.1f}" for name, value in limit.items())
-    peers = "".join(f"{name:>18}" for name in document["cells"][0]["rates"])
-    lines = [
-        f"kernel {document['kernel']}; {document['machine']}; one core: {found}",
-        "",
+    sizes = {"data": "{data}", "bits": "{bits}", "rows": "{rows:,}", "k": "{k}"}
+    names = list(document["cells"][0]["rates"])
+    shares = ["x faiss", "memory", "popcount"]
+    exact = table_of(
         "Exact search: queries per CPU second with one thread / queries per second with two",
-        f"{'data':10}{'bits':>5}{'rows':>12}{'k':>6}{peers}"
-        f"{'x faiss':>9}{'memory':>8}{'popcount':>10}",
-        *(_exact_line(cell, limit) for cell in document["cells"]),
+        [cell | _shown(cell, limit) for cell in document["cells"]],
+        {**sizes, **{name: f"{{{name}}}" for name in (*names, *shares)}},
         "memory, popcount: bytes per second that ours compares, relative to those limits.",
-        "",
+    )
+    batched = Table(
         f"Ours by the number of queries per call: random codes, {batch['bits']} bits, "
         f"{batch['rows']:,} rows, k = {batch['k']}, one thread",
-        f"{'queries':10}" + "".join(f"{size:>9,}" for size in batch["rates"]),
-        f"{'per second':10}" + "".join(f"{rate:>9,.0f}" for rate in batch["rates"].values()),
-        "",
+        ["queries", *(f"{size:,}" for size in batch["rates"])],
+        [["per second", *(f"{rate:,.0f}" for rate in batch["rates"].values())]],
+    )
+    sublinear = table_of(
         "Sublinear search: one thread, k = 10",
-        f"{'data':10}{'index':60}{'build':>8}{'recall':>9}{'rate':>10}{'x scan':>9}",
-    ]
-    for row in document["sublinear"]:
-        lines.append(
-            f"{row['data']:10}{row['index']:60}{row['build seconds']:>6.1f} s"
-            f"{row['recall']:>9.4f}{row['rate']:>10,.0f}{row['times the scan']:>9.1f}"
-        )
-    return "\n".join(lines)
+        document["sublinear"],
+        {
+            "data": "{data}",
+            "index": "{index}",
+            "build": "{build seconds:.1f} s",
+            "recall": "{recall:.4f}",
+            "rate": "{rate:,.0f}",
+            "x scan": "{times the scan:.1f}",
+        },
+    )
+    first = f"kernel {document['kernel']}; {document['machine']}; one core: {found}\n"
+    return "\n".join([first, *(table.markdown() for table in (exact, batched, sublinear))])
 
 
-def _exact_line(cell: Cell, limit: dict[str, float]) -> str:
-    rates = "".join(
-        "{:>18}".format(f"{rate['1']:,.0f} / {rate['2']:,.0f}") for rate in cell["rates"].values()
-    )
-    memory, popcount = (
-        f"{cell['GB/s'] / limit[name]:.0%}" if name in limit else "-"
-        for name in ("memory read GB/s", "popcount GB/s")
-    )
-    times = f"{cell['times faiss']:.1f}" if cell["times faiss"] else "-"
-    return (
-        f"{cell['data']:10}{cell['bits']:>5}{cell['rows']:>12,}{cell['k']:>6}{rates}"
-        f"{times:>9}{memory:>8}{popcount:>10}"
-    )
+def _shown(cell: Cell, limit: dict[str, float]) -> dict[str, str]:
+    """Formatted rates of every peer, and those of ours relative to faiss and to the machine."""
+    cells = {name: f"{rate['1']:,.0f} / {rate['2']:,.0f}" for name, rate in cell["rates"].items()}
+    cells["x faiss"] = f"{cell['times faiss']:.1f}" if cell["times faiss"] else "-"
+    for name in ("memory", "popcount"):
+        most = next((limit[key] for key in limit if key.startswith(name)), None)
+        cells[name] = f"{cell['GB/s'] / most:.0%}" if most else "-"
+    return cells
