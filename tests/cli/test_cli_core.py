@@ -156,7 +156,7 @@ def test_interrupt_ends_with_130_and_can_be_resumed(tmp_path):
     command = [sys.executable, "-m", "ddh", "fit", str(tmp_path / "x.npy"), "-o",
                str(tmp_path / "m"), "--epochs", "2000"]  # fmt: skip
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    checkpoint = tmp_path / "m.work" / "training.safetensors"
+    checkpoint = tmp_path / "m.work" / "ddh-run" / "training.safetensors"
     deadline = time.monotonic() + 120
     while not checkpoint.exists() and time.monotonic() < deadline:
         time.sleep(0.05)

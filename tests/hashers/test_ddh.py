@@ -1,17 +1,20 @@
 """DDH: images or features in, codes out, models that travel."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from sklearn.base import clone
 
 import ddh
 from ddh._core.errors import InputError, ModelError
 from ddh.backbones import ResNet
 from ddh.codes import pack, unpack
-from ddh.hashers import DDH, ITQ, LSH
+from ddh.hashers import DDH, ITQ, LSH, storage
+from ddh.train import Settings
 
 
 def clusters(n=300, d=24, classes=6, seed=0):
@@ -228,13 +231,13 @@ def test_other_features_for_the_labels():
 def test_features_of_pictures_have_unit_length_and_ready_ones_are_left_alone(photo_model):
     X, _ = clusters(60)
     fixed = {"bits": 16, "epochs": 2, "device": "cpu"}
-    assert photo_model.settings_["unit"]
+    assert photo_model.settings_["normalize"]
     model = DDH(**fixed).fit(X)
-    assert not model.settings_["unit"]
-    unit = DDH(**fixed, unit=True).fit(X)
+    assert not model.settings_["normalize"]
+    unit = DDH(**fixed, normalize=True).fit(X)
     lengths = np.random.default_rng(0).uniform(0.1, 10, (60, 1)).astype(np.float32)
     assert np.array_equal(unit.transform(lengths * X), unit.transform(X))
-    again = DDH(**fixed, unit=True).fit(lengths * X)
+    again = DDH(**fixed, normalize=True).fit(lengths * X)
     np.testing.assert_allclose(again.hash_weight_, unit.hash_weight_, rtol=1e-3, atol=1e-3)
     zero = unit.transform(np.zeros((1, X.shape[1]), np.float32))  # and no warning
     assert np.array_equal(zero[0], np.where(unit.hash_bias_ >= 0, 1, -1))
@@ -248,7 +251,7 @@ class TestViews:
         assert [failure["name"] for failure in model.skipped_] == ["broken.jpg"]
         assert model.settings_["views"] == 2
         assert model.label_statistics_["images"] == 72
-        again = DDH(**fixed, views=2).fit(photos, work=tmp_path / "work")
+        again = DDH(**fixed, views=2).fit(photos, checkpoint_dir=tmp_path / "work")
         assert np.array_equal(model.hash_weight_, again.hash_weight_)
         plain = DDH(**fixed).fit(photos)
         assert not np.array_equal(model.hash_weight_, plain.hash_weight_)
@@ -257,7 +260,7 @@ class TestViews:
         fixed = {"bits": 64, "size": 64, "k1": 4, "k2": 3, "epochs": 2, "device": "cpu"}
         noise = np.random.default_rng(0).integers(0, 256, (20, 64, 64, 3), dtype=np.uint8)
         mirrored = np.ascontiguousarray(noise[:, :, ::-1])
-        model = DDH(**fixed, mirror=True).fit(photos)
+        model = DDH(**fixed, flip_tta=True).fit(photos)
         codes = model.transform(noise)
         assert np.array_equal(codes, model.transform(mirrored))
         model.save(tmp_path / "model")
@@ -275,8 +278,8 @@ class TestViews:
     def test_where_views_have_no_place(self):
         with pytest.raises(InputError, match="views is for pictures"):
             DDH(bits=4, views=2).fit(np.eye(8))
-        with pytest.raises(InputError, match="mirror is for pictures"):
-            DDH(bits=4, mirror=True).fit(np.eye(8))
+        with pytest.raises(InputError, match="flip_tta is for pictures"):
+            DDH(bits=4, flip_tta=True).fit(np.eye(8))
         with pytest.raises(InputError, match="trains on random views anyway"):
             DDH(bits=4, views=2, depth="network").fit(np.zeros((8, 8, 8, 3), np.uint8))
 
@@ -310,3 +313,68 @@ def test_duplicates_get_the_same_code():
     X, _ = clusters(50)
     codes = DDH(bits=16, epochs=2).fit(np.concatenate([X, X])).transform(np.concatenate([X, X]))
     assert np.array_equal(pack(codes[:50]), pack(codes[50:]))
+
+
+# -- parameters and settings ----------------------------------------------------------------
+
+
+def test_settings_as_keywords_or_as_a_dict():
+    X, _ = clusters(60)
+    by_name = DDH(bits=8, epochs=2, k1=5, device="cpu")
+    by_dict = DDH(bits=8, settings={"epochs": 2, "k1": 5}, device="cpu")
+    assert by_name.get_params() == by_dict.get_params()
+    assert by_name.fit(X).model_id == by_dict.fit(X).model_id
+    assert by_name.settings_["k1"] == 5
+    assert DDH(k1=None).settings is None
+
+
+def test_scikit_learns_contract_holds_with_settings():
+    model = DDH(bits=8, k1=5)
+    copied = clone(model)
+    assert copied.get_params() == model.get_params()
+    assert copied.settings is not model.settings
+    assert copied.set_params(k2=4, bits=16).get_params()["settings"] == {"k1": 5, "k2": 4}
+    assert copied.bits == 16
+    assert model.settings == {"k1": 5}
+    assert copied.set_params(k1=None).settings == {"k2": 4}
+    with pytest.raises(InputError, match="did you mean 'epochs'"):
+        DDH(epoch=3)
+    with pytest.raises(InputError, match="did you mean 'epochs'"):
+        DDH(settings={"epoch": 3}).fit(np.eye(8))
+
+
+def test_help_explains_every_parameter_and_setting():
+    text = DDH.__doc__
+    for name in [*DDH().get_params(), *Settings.__dataclass_fields__]:
+        assert f"\n    {name} : " in text, name
+
+
+def test_the_venue_is_the_same_everywhere():
+    assert "ECML PKDD" in DDH.paper
+    sources = [file.read_text() for file in Path(ddh.__file__).parent.rglob("*.py")]
+    assert not any("pairwise labels, PCM" in source for source in sources)
+    assert sum("ECML PKDD" in source for source in sources) >= 2
+
+
+def test_a_model_of_version_0_1_still_loads_under_its_id(tmp_path):
+    X, _ = clusters(60)
+    model = DDH(bits=8, epochs=2, normalize=True, device="cpu").fit(X)
+    model.save(tmp_path / "m")
+    file = tmp_path / "m" / "model.json"
+    description = json.loads(file.read_text())
+    old = {"normalize": "unit", "flip_tta": "mirror", "backbone_lr_scale": "network_rate"}
+    flat = {old.get(name, name): None for name in Settings.__dataclass_fields__}
+    given = description["settings"].pop("settings")
+    description["settings"] |= flat | {old.get(k, k): v for k, v in given.items()}
+    fitted = description["fitted"]
+    fitted["settings_"] = {old.get(k, k): v for k, v in fitted["settings_"].items()}
+    del fitted["seed_"]
+    description["library"] = "0.1.0"
+    file.write_text(json.dumps(description))
+    model_id = storage.read(tmp_path / "m")[2]
+    loaded = ddh.load(tmp_path / "m")
+    assert loaded.model_id == model_id  # an index knows it by that
+    assert loaded.settings == given
+    assert np.array_equal(loaded.transform(X), model.transform(X))
+    again = loaded.save(tmp_path / "again")
+    assert ddh.load(tmp_path / "again").model_id == loaded.model_id == again

@@ -145,8 +145,8 @@ def test_a_folder_with_a_broken_file_and_a_resumed_run(tmp_path: Path) -> None:
     interrupt_after_two_epochs(model, folder, y, work)
     assert any(work.iterdir())
     with pytest.raises(InputError, match="interrupted run"):
-        model.fit(folder, y, work=work)
-    model.fit(folder, y, work=work, resume=True)
+        model.fit(folder, y, checkpoint_dir=work)
+    model.fit(folder, y, checkpoint_dir=work, resume=True)
     assert not work.exists()
     assert np.array_equal(model.losses_, whole.losses_)
     usable = [folder / f"{number:03}.png" for number in range(20) if number != 7]
@@ -176,7 +176,7 @@ def interrupt_after_two_epochs(model, folder: Path, y: np.ndarray, work: Path) -
 
     model._objective = objective
     with pytest.raises(KeyboardInterrupt):
-        model.fit(folder, y, work=work)
+        model.fit(folder, y, checkpoint_dir=work)
     del model._objective
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ddh._core.errors import DDHError, InputError, ModelError
 from ddh.hashers import CNNH, DPSH, DSCH, HashNet, create, load
-from ddh.hashers.deep_training import HashLayers, Objective, Run, seeded
+from ddh.hashers.deep_training import DeepTraining, HashLayers, Objective, seeded
 from ddh.train.inputs import FeatureInputs
 
 METHODS = ["SemanticHashing", "DH", "DeepBit", "CNNH", "DSRH", "DSCH", "DRSCH", "DPSH", "HashNet"]
@@ -39,7 +39,7 @@ class Stop(Squares):
         return super().forward(outputs, rows, progress)
 
 
-def new_run(objective: Objective, **changes: object) -> Run:
+def new_run(objective: Objective, **changes: object) -> DeepTraining:
     with seeded(3, torch.device("cpu")):
         layers = HashLayers([10, 8, 4])
     features = torch.from_numpy(clusters()[0])
@@ -52,10 +52,10 @@ def new_run(objective: Objective, **changes: object) -> Run:
         "label": "Training",
     }
     device = torch.device("cpu")
-    return Run(FeatureInputs(features), layers, objective, device, **(settings | changes))
+    return DeepTraining(FeatureInputs(features), layers, objective, device, **(settings | changes))
 
 
-def weights(run: Run) -> list[Tensor]:
+def weights(run: DeepTraining) -> list[Tensor]:
     return [parameter.detach() for parameter in run.layers.parameters()]
 
 

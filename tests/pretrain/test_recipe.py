@@ -60,7 +60,7 @@ def test_ddh_follows_the_recipe_and_lets_the_user_overrule_it(monkeypatch):
     fixed = {"bits": 4, "preset": "quality", "epochs": 1, "device": "cpu"}
     pictures = tiny().pixels
     model = DDH(**fixed).fit(pictures)
-    assert model.settings_["mirror"]
+    assert model.settings_["flip_tta"]
     DDH(**fixed, pretrain={"epochs": 3}).fit(pictures)
     DDH(**fixed, weights="mine").fit(pictures)
     DDH(**fixed, backbone="resnet18").fit(pictures)

@@ -136,7 +136,7 @@ def outcome(name, work):
     """The curve and the outputs z of one fit; pictures are seen by the small network."""
     model, X, y = fits()[name]
     with patch.object(method, "create", narrow):
-        model.fit(X, y, work=work)
+        model.fit(X, y, checkpoint_dir=work)
     z = model._outputs(X) if X.ndim == 2 else model.transform(X)
     return [entry["loss"] for entry in model.history_], np.asarray(z, float)
 

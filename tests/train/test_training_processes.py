@@ -19,7 +19,7 @@ import ddh
 from ddh._core.errors import DDHError, InputError, ModelError
 from ddh.train import checkpoint_io
 from ddh.train.distributed import SINGLE, Processes, job
-from ddh.train.fitting import FILE
+from ddh.train.head import FILE
 
 SCRIPT = Path(__file__).with_name("processes_script.py")
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
@@ -86,7 +86,7 @@ def test_a_killed_process_ends_the_job_and_resume_goes_on(tmp_path):
     process = start(*command)
     work = tmp_path / "model.work"
     deadline = time.monotonic() + 100
-    while not (work / FILE).exists():
+    while not (work / "ddh-run" / FILE).exists():
         assert process.poll() is None, process.stderr.read()
         assert time.monotonic() < deadline
         time.sleep(0.01)

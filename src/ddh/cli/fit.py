@@ -91,7 +91,7 @@ def fit(
         X = read_input(images)
         model = DDH(depth=depth.replace("-", " "), random_state=seed, **settings)  # type: ignore[arg-type]
         y = None if labels is None else read_labels(labels, X)
-        model.fit(X, y, work=work_folder(out), resume=resume)
+        model.fit(X, y, checkpoint_dir=work_folder(out), resume=resume)
         if processes.is_main:
             model.save(out)
             document = _document(model, out, time.monotonic() - started)

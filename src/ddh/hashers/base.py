@@ -215,6 +215,7 @@ class Hasher(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
         model_id : str
             Digest of everything in the model.
         """
+        self._loaded_id = None
         return storage.write(path, *self._description())
 
     @property

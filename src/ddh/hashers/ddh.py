@@ -1,6 +1,7 @@
 """Song, He, Fan & Gao (2017), "Deep discrete hashing with self-supervised pairwise labels"."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -14,41 +15,95 @@ from ddh._core.errors import InputError
 from ddh.backbones import Backbone, create
 from ddh.codes import code_bytes
 from ddh.hashers.base import check_features, check_labels
-from ddh.hashers.image_hasher import ImageHasher, work_folder
+from ddh.hashers.image_hasher import ImageHasher
 from ddh.images import ImageSource, is_images, open_images
 from ddh.pretrain import Stages, pretrain_settings, pretrain_stages
 from ddh.pretrain.recipe import recipe
 from ddh.train.device import choose
 from ddh.train.distributed import current
-from ddh.train.features import Features, extract_views
-from ddh.train.fitting import Data, Fitted, fit_hashing
-from ddh.train.settings import DEPTHS, Depth, Settings, adapt, settings
+from ddh.train.features import Features, extract
+from ddh.train.head import fit_head
+from ddh.train.inputs import Pictures
+from ddh.train.run_folder import Run, run_folder
+from ddh.train.settings import DEPTHS, Depth, Settings, adapt, check_names, settings
 
 
 class DDH(ImageHasher):
-    """Codes from the neighbourhood structure of the images themselves.
+    """Deep discrete hashing: codes from the neighbourhood structure of the images themselves.
 
-    `fit` takes a folder, a list of files, an array of pictures, or an (n, d) array of ready
-    features. It builds the labels S from features (K1-NN lists, expansion by overlap of K2
-    lists; with `y`, from the labels instead), then trains the hashing layer on frozen features
-    (`depth="head"`, seconds), and at the other depths goes on to train the backbone's last stage,
-    or the whole network, with it for `network_epochs`.
+    The labels S are built from features: K1 nearest neighbours per image, expanded by the overlap
+    of neighbour lists. The hashing layer is then trained on frozen features, which takes seconds,
+    or together with the backbone.
 
-    `preset` is "fast" (default), "quality" or "paper"; every setting of `ddh.train.Settings` can
-    be changed by its name. `backbone` is any name of `ddh.backbones.NAMES`; where none is given,
-    EfficientNet-Lite0 or what "quality" chooses. `weights` and `size` are passed to it.
-    `label_backbone` names another one for the labels (the paper takes ResNet's pool5 for them and
-    trains CNN-F).
+    Parameters
+    ----------
+    bits : int, default 64
+        Length of a code.
+    preset : {"fast", "quality", "paper"}, default "fast"
+        Where settings come from that are not given: seconds, the best codes, or the paper.
+    backbone : str, optional
+        A name of `ddh.backbones.NAMES`. By default EfficientNet-Lite0, or what the preset
+        "quality" chooses for the images.
+    weights : str or None, default "auto"
+        "auto" (pretrained), "random", or a file of weights.
+    size : int, optional
+        Side of the network's input in pixels; by default that of the backbone.
+    label_backbone : str, optional
+        Another backbone whose features give the labels (the paper takes ResNet's pool5 for them
+        and trains CNN-F).
+    pretrain : float, dict or list of dict, optional
+        First train the backbone on the images themselves, without labels: for this many minutes,
+        or by settings of `ddh.pretrain.PretrainSettings` such as ``{"epochs": 200}``, or by a
+        list of such settings, one stage after another.
+    depth : {"head", "last stage", "network"}, default "head"
+        What is trained: the hashing layer, the last stage of the backbone with it, or all.
+    approximate : bool, default False
+        Approximate nearest neighbours, for very many images.
+    device : str, default "auto"
+        "auto", "cpu", "cuda" or "mps".
+    random_state : int or None, default 0
+        Seed of everything random. None draws one per `fit`, kept in `seed_`.
+    settings : dict, optional
+        Settings of the training by name, in place of those of the preset.
+    **overrides
+        The same, as keywords: ``DDH(k1=20)`` is ``DDH(settings={"k1": 20})``.
 
-    `pretrain` first trains the backbone on the pictures alone, without any labels: so many minutes,
-    or settings of `ddh.pretrain.PretrainSettings` by name, as in {"epochs": 200}, or a
-    list of such settings, one training after another.
+    Other Parameters
+    ----------------
+    Those of `ddh.train.Settings`.
+
+    Attributes
+    ----------
+    hash_weight_, hash_bias_ : array
+        The hashing layer on features: z = weight phi + bias, and the code is sgn(z).
+    history_ : list of dict
+        Mean loss and its terms per epoch.
+    label_statistics_ : dict
+        Degrees of S, and more.
+    settings_ : dict
+        All settings, as they were adapted to the number of images.
+    seed_ : int
+        The seed that was used.
+    images_, skipped_ : int, list
+        Number of images learned from; those that could not be read, with the reason.
+
+    Notes
+    -----
+    A preset is adapted to a small collection (`ddh.train.adapt`); settings that you give are not.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ddh import DDH
+    >>> features = np.random.default_rng(0).standard_normal((100, 16))
+    >>> DDH(bits=8, epochs=2).fit(features).transform(features).shape
+    (100, 8)
     """
 
     title = "Deep discrete hashing"
     kind = "unsupervised deep"
     labels = "optional"
-    paper = "Song et al., Deep discrete hashing with self-supervised pairwise labels, PCM"
+    paper = "Song et al., Deep discrete hashing with self-supervised pairwise labels, ECML PKDD"
     year = 2017
 
     def __init__(
@@ -62,29 +117,11 @@ class DDH(ImageHasher):
         label_backbone: str | None = None,
         pretrain: float | dict[str, Any] | list[dict[str, Any]] | None = None,
         depth: Depth = "head",
-        k1: int | None = None,
-        k2: int | None = None,
-        views: int | None = None,
-        mirror: bool | None = None,
-        centre: bool | None = None,
-        unit: bool | None = None,
-        alpha: float | None = None,
-        lambda1: float | None = None,
-        balanced: bool | None = None,
-        lambda2: float | None = None,
-        pairs: str | None = None,
-        optimiser: str | None = None,
-        learning_rate: float | None = None,
-        final_learning_rate: float | None = None,
-        backbone_lr_scale: float | None = None,
-        momentum: float | None = None,
-        weight_decay: float | None = None,
-        batch_size: int | None = None,
-        epochs: int | None = None,
-        network_epochs: int | None = None,
         approximate: bool = False,
         device: str = "auto",
         random_state: int | None = 0,
+        settings: Mapping[str, Any] | None = None,
+        **overrides: Any,
     ) -> None:
         self.bits = bits
         self.preset = preset
@@ -94,29 +131,31 @@ class DDH(ImageHasher):
         self.label_backbone = label_backbone
         self.pretrain = pretrain
         self.depth = depth
-        self.k1 = k1
-        self.k2 = k2
-        self.views = views
-        self.mirror = mirror
-        self.centre = centre
-        self.unit = unit
-        self.alpha = alpha
-        self.lambda1 = lambda1
-        self.balanced = balanced
-        self.lambda2 = lambda2
-        self.pairs = pairs
-        self.optimiser = optimiser
-        self.learning_rate = learning_rate
-        self.final_learning_rate = final_learning_rate
-        self.backbone_lr_scale = backbone_lr_scale
-        self.momentum = momentum
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.network_epochs = network_epochs
         self.approximate = approximate
         self.device = device
         self.random_state = random_state
+        self.settings = settings
+        if overrides:
+            self.set_params(**overrides)
+
+    def set_params(self, **params: Any) -> Self:
+        """Change parameters; names of settings go into `settings`, where None removes one."""
+        own = self._get_param_names()
+        changes = {name: params.pop(name) for name in list(params) if name not in own}
+        super().set_params(**params)
+        check_names(changes, own)
+        if changes:
+            self.settings = {**self._given(), **changes}
+            self.settings = self._given() or None
+        return self
+
+    @property
+    def chosen_settings(self) -> Settings:
+        """The preset with the settings of this object."""
+        return settings(self.preset, **self._given())
+
+    def _given(self) -> dict[str, Any]:
+        return {name: value for name, value in (self.settings or {}).items() if value is not None}
 
     # -- fitting --------------------------------------------------------------------------
 
@@ -125,130 +164,128 @@ class DDH(ImageHasher):
         X: Any,
         y: ArrayLike | None = None,
         *,
-        work: str | os.PathLike[str] | None = None,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
         resume: bool = False,
     ) -> Self:
-        """Learn codes for these images or features.
+        """Learn codes for images or features.
 
-        `work` is a folder for features, labels and checkpoints of a long run; with `resume`, what
-        a killed run left there is taken up. It is removed when the run has ended.
+        Parameters
+        ----------
+        X : path, list of paths, or array
+            A folder or files of images, an array of images (n, h, w, 3), or features (n, d).
+        y : array-like, optional
+            Labels to learn from, instead of the neighbourhoods: classes or a 0/1 matrix.
+        checkpoint_dir : path, optional
+            Folder for features, labels and checkpoints of a long run. Our files in it are deleted
+            when the run has ended.
+        resume : bool
+            Continue with what an interrupted run has left in `checkpoint_dir`.
+
+        Returns
+        -------
+        DDH
         """
         code_bytes(self.bits)
-        self._check()
-        folder = Path(work) if work is not None else None
-        with work_folder(folder, resume):
+        chosen = self._check(pictures=is_images(X))
+        directory = None if checkpoint_dir is None else Path(checkpoint_dir)
+        with run_folder(directory, resume, self.random_state) as run:
+            self.seed_, self._loaded_id = run.seed, None
+            pictures, label_features = None, None
             if is_images(X):
-                data = self._data_from_images(open_images(X), folder, resume)
+                source = open_images(X)
+                total = len(source)
+                backbone = self._prepared_backbone(source, run)
+                options = {"device": self.device, "folder": run.folder, "resume": resume}
+                views = chosen.views if self.depth == "head" else 0
+                features = extract(backbone, source, views=views, **options)
+                if self.label_backbone is not None:
+                    other = create(self.label_backbone)
+                    label_features = extract(other, source, views=views, **options).values
+                pictures = Pictures(backbone, source, features.usable)
             else:
-                data = self._data_from_features(X)
-            if y is not None:
-                targets = check_labels(y, data.total)
-                data = data.with_labels(targets[data.features.usable])
-            fitted = fit_hashing(
-                data,
+                values = check_features(X, least_rows=2, half=True)
+                if values.dtype != np.float16:  # a mapped file of float16 is read as it is needed
+                    values = values.astype(np.float32, copy=False)
+                total, features = len(values), Features(values, np.arange(len(values)))
+            adapted = adapt(chosen, len(features.values), self._given())
+            head = fit_head(
+                features.values,
                 self.bits,
-                self._adapted(len(data.features.values), pictures=data.backbone is not None),
-                depth=self.depth,
-                seed=self._seed(),
+                adapted,
+                seed=run.seed,
                 device=self.device,
+                labels=None if y is None else check_labels(y, total)[features.usable],
+                label_features=label_features,
+                pictures=pictures,
+                depth=self.depth,
                 approximate=self.approximate,
-                folder=folder,
+                folder=run.folder,
                 resume=resume,
+                identity=features.identity,
             )
-        self._take(data, fitted)
+        self.hash_weight_, self.hash_bias_ = head.weight, head.bias
+        self.n_features_in_ = head.weight.shape[1]
+        self.history_, self.label_statistics_ = head.history, head.label_statistics
+        self.settings_ = adapted.to_dict()
+        self.images_ = len(np.unique(features.usable))
+        self.skipped_ = [vars(failure) for failure in features.failures]
+        self._set_backbone(None if pictures is None else pictures.backbone)
         return self
 
-    def _check(self) -> None:
-        """Find a wrong setting before the long work, not after it."""
-        self.chosen_settings()
+    def _check(self, pictures: bool) -> Settings:
+        """The settings; a wrong one is found before the long work, not after it."""
+        chosen, given = self.chosen_settings, self._given()
         choose(self.device)
         if self.depth not in DEPTHS:
             raise InputError(f"depth is one of {', '.join(DEPTHS)}, not {self.depth!r}")
-        for name in ("views", "mirror"):
-            if getattr(self, name) and self.depth != "head":
+        for name in ("views", "flip_tta"):
+            if given.get(name) and not pictures:
+                raise InputError(f"{name} is for pictures: fit on images, not features")
+            if given.get(name) and self.depth != "head":
                 raise InputError(
                     f"{name} is for the depth 'head'; {self.depth!r} trains on random views anyway"
                 )
-        for stage in self._pretrain_stages():
-            pretrain_settings(32, True, stage)
+        if pictures:
+            for stage in self._pretrain_stages():
+                pretrain_settings(32, True, stage)
+            return chosen
+        if self.pretrain is not None:
+            raise InputError("pretraining needs pictures, not features")
+        if self.depth != "head":
+            raise InputError(f"depth {self.depth!r} trains a network: fit on images, not features")
+        # lengths of precomputed features may mean something, so a preset leaves them
+        return replace(chosen, normalize=bool(given.get("normalize", False)))
 
-    def chosen_settings(self) -> Settings:
-        """The preset with the changes of this object."""
-        names = Settings.__dataclass_fields__
-        return settings(self.preset, **{name: getattr(self, name) for name in names})
-
-    def _adapted(self, images: int, pictures: bool) -> Settings:
-        """The settings for a collection of this size; what the user named is left alone. The
-        lengths of ready features may mean something, so a preset leaves them."""
-        named = [name for name in Settings.__dataclass_fields__ if getattr(self, name) is not None]
-        chosen = self.chosen_settings()
-        if not pictures and self.unit is None:
-            chosen = replace(chosen, unit=False)
-        return adapt(chosen, images, named)
-
-    def _seed(self) -> int:
-        if self.random_state is not None:
-            return int(self.random_state)
-        return int(np.random.SeedSequence().generate_state(1)[0])
-
-    def _data_from_images(self, source: ImageSource, folder: Path | None, resume: bool) -> Data:
-        if self.k1 is not None and self.k1 >= len(source):
+    def _prepared_backbone(self, source: ImageSource, run: Run) -> Backbone:
+        """The backbone, pretrained on the images if that is wanted."""
+        k1 = self._given().get("k1", 0)
+        if k1 >= len(source):
             raise InputError(
-                f"{self.k1} neighbours need at least {self.k1 + 1} images, there are "
-                f"{len(source)}: lower K1"
+                f"{k1} neighbours need at least {k1 + 1} images, there are {len(source)}: lower K1"
             )
-        backbone, stages = self._chosen_backbone(source)
-        if stages:
-            self._pretrain(backbone, stages, source, folder, resume)
-        options: dict[str, Any] = {"device": self.device, "resume": resume}
-        views = self.chosen_settings().views if self.depth == "head" else 0
-        features = extract_views(backbone, source, views, folder=folder, **options)
-        label_features = None
-        if self.label_backbone is not None:
-            apart = None if folder is None else folder / "labels"
-            other = create(self.label_backbone)
-            label_features = extract_views(other, source, views, folder=apart, **options).values
-        return Data(features, len(source), backbone, source, label_features)
-
-    def _chosen_backbone(self, source: ImageSource) -> tuple[Backbone, Stages]:
-        """The network, and the settings of its pretraining if there is to be one."""
         name, weights, stages = self.backbone, self.weights, self._pretrain_stages()
         if name is None:
             taken = recipe(self.preset, source, choose(self.device).type == "cuda")
             name = taken.backbone
             if weights == "auto":
-                weights = taken.weights
-                stages = stages or taken.pretrain
+                weights, stages = taken.weights, stages or taken.pretrain
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self._seed())
+            torch.manual_seed(run.seed)
             network = create(name, weights, self.size)
-        if self.chosen_settings().mirror and self.depth == "head":
+        if self.chosen_settings.flip_tta and self.depth == "head":
             network.preprocessing = replace(network.preprocessing, flip_tta=True)
-        return network, stages
-
-    def _pretrain(
-        self,
-        backbone: Backbone,
-        stages: Stages,
-        source: ImageSource,
-        folder: Path | None,
-        resume: bool,
-    ) -> None:
-        """Train the backbone on the pictures alone, before features are taken from it."""
-        if not current().is_single:
-            raise InputError(
-                "pretraining runs in one process: call `ddh pretrain` first, then fit on several"
+        if stages:
+            if not current().is_single:
+                raise InputError(
+                    "pretraining runs in one process: call `ddh pretrain` first, and then fit"
+                )
+            folder = None if run.folder is None else run.folder / "pretraining"
+            options: dict[str, Any] = {"device": self.device, "seed": run.seed}
+            done = pretrain_stages(
+                network, source, stages, folder=folder, resume=run.resume, **options
             )
-        done = pretrain_stages(
-            backbone,
-            source,
-            stages,
-            device=self.device,
-            seed=self._seed(),
-            folder=None if folder is None else folder / "pretraining",
-            resume=resume,
-        )
-        self.pretraining_ = done.history
+            self.pretraining_ = done.history
+        return network
 
     def _pretrain_stages(self) -> Stages:
         if self.pretrain is None:
@@ -259,34 +296,15 @@ class DDH(ImageHasher):
             return [{"minutes": self.pretrain}]
         return list(self.pretrain)
 
-    def _data_from_features(self, X: Any) -> Data:
-        if self.pretrain is not None:
-            raise InputError("pretraining needs pictures, not features")
-        for name in ("views", "mirror"):
-            if getattr(self, name):
-                raise InputError(f"{name} is for pictures: fit on images, not features")
-        if self.depth != "head":
-            raise InputError(f"depth {self.depth!r} trains a network: fit on images, not features")
-        values = check_features(X, least_rows=2, half=True)
-        if values.dtype != np.float16:  # a mapped file of float16 is read as it is needed
-            values = values.astype(np.float32, copy=False)
-        return Data(Features(values, np.arange(len(values))), len(values))
-
-    def _take(self, data: Data, fitted: Fitted) -> None:
-        self.hash_weight_ = fitted.weight
-        self.hash_bias_ = fitted.bias
-        self.n_features_in_ = fitted.weight.shape[1]
-        self.history_ = fitted.history
-        self.label_statistics_ = fitted.label_statistics
-        self.settings_ = fitted.settings.to_dict()
-        self.images_ = len(np.unique(data.features.usable))
-        self.skipped_ = [vars(failure) for failure in data.features.failures]
-        self._set_backbone(data.backbone)
-
     def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
         raise AssertionError("DDH has a fit of its own")
 
     def _outputs(self, X: NDArray[Any]) -> NDArray[np.floating]:
         """z = W^T phi + c (Eq. 10), in float64."""
-        values = l2_normalize(X) if self.settings_.get("unit", False) else X
+        values = l2_normalize(X) if self.settings_.get("normalize", False) else X
         return values.astype(np.float64) @ self.hash_weight_.T.astype(np.float64) + self.hash_bias_
+
+
+# help(DDH) explains the settings too
+_explained = (Settings.__doc__ or "").split("----------\n")[1].rstrip(" ")
+DDH.__doc__ = (DDH.__doc__ or "").replace("    Those of `ddh.train.Settings`.\n", _explained)

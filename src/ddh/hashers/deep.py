@@ -20,32 +20,23 @@ from torch import Tensor
 
 from ddh._core.arrays import mean_and_scale, standardize
 from ddh._core.errors import InputError, ModelError
-from ddh.backbones import Backbone, create
+from ddh.backbones import create
 from ddh.codes import code_bytes
 from ddh.hashers import storage
 from ddh.hashers.base import check_labels
-from ddh.hashers.deep_training import HashLayers, Objective, Run, seeded
-from ddh.hashers.image_hasher import ImageHasher, work_folder
+from ddh.hashers.deep_training import DeepTraining, HashLayers, Objective, seeded
+from ddh.hashers.image_hasher import ImageHasher
 from ddh.hashers.label_pairs import labelled_rows
 from ddh.images import ImageSource, is_images, open_images
 from ddh.train.device import choose
 from ddh.train.features import extract
-from ddh.train.inputs import FeatureInputs, NetworkInputs
-from ddh.train.network import freeze, prepare
+from ddh.train.identity import RunIdentity
+from ddh.train.inputs import FeatureInputs, NetworkInputs, Pictures
+from ddh.train.network import end_training, freeze, prepare
+from ddh.train.run_folder import Run, run_folder
 from ddh.train.settings import DEPTHS, Depth
 
 LAYERS = "layers_."
-
-
-@dataclass(frozen=True)
-class Pictures:
-    """The images behind the rows of features: row i is image `places[i]` of the source."""
-
-    source: ImageSource
-    places: NDArray[np.int64]
-    backbone: Backbone
-    work: Path | None
-    resume: bool
 
 
 @dataclass(eq=False, repr=False)
@@ -109,8 +100,8 @@ class DeepHasher(ImageHasher):
         layer.weight.mul_(factor[:, None])
         layer.bias.sub_(outputs.mean(dim=0)).mul_(factor)
 
-    def _finish(self, run: Run, features: Tensor, pictures: Pictures | None) -> None:
-        """Work on the trained layers of the run, and keep what its objective learned."""
+    def _finish(self, training: DeepTraining, features: Tensor, pictures: Pictures | None) -> None:
+        """Process the trained layers further, and keep what their objective has learned."""
 
     def _most_rows(self) -> int | None:
         """How many labelled rows to train on at the most; None is all of them."""
@@ -123,64 +114,68 @@ class DeepHasher(ImageHasher):
         X: Any,
         y: ArrayLike | None = None,
         *,
-        work: str | os.PathLike[str] | None = None,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
         resume: bool = False,
     ) -> Self:
-        """Learn the hash functions from ready features (n, d) or images, and labels if used.
+        """Learn the hash functions from features (n, d) or images, and labels if used.
 
-        For images, `work` is a folder for features and checkpoints of a long run; with `resume`,
-        what a killed run left there is taken up. It is removed when the run has ended.
+        For images, `checkpoint_dir` is a folder for features and checkpoints of a long run; with
+        `resume`, a run continues with what an interrupted one has left there. Our files in it are
+        deleted when the run has ended.
         """
-        if not is_images(X):
-            if self.depth != "head":
+        directory = None if checkpoint_dir is None else Path(checkpoint_dir)
+        with run_folder(directory, resume, self.random_state) as run:
+            self.seed_ = run.seed
+            if is_images(X):
+                self._fit_images(open_images(X), y, run)
+            elif self.depth != "head":
                 raise InputError(
                     f"depth {self.depth!r} trains a network: fit on images, not on features"
                 )
-            self.skipped_: list[dict[str, Any]] = []
-            self._set_backbone(None)
-            return super().fit(X, y)
+            else:
+                self.skipped_: list[dict[str, Any]] = []
+                self._set_backbone(None)
+                super().fit(X, y)
+        return self
+
+    def _fit_images(self, source: ImageSource, y: ArrayLike | None, run: Run) -> None:
         code_bytes(self.bits)
         self._check_settings()
         if self.labels == "required" and y is None:
             raise InputError(f"{type(self).__name__} learns from labels: call fit(images, y)")
-        rng = np.random.default_rng(self.random_state)
-        with work_folder(None if work is None else Path(work), resume) as folder:
-            self._fit_images(open_images(X), y, rng, folder, resume)
-        return self
-
-    def _fit_images(
-        self,
-        source: ImageSource,
-        y: ArrayLike | None,
-        rng: np.random.Generator,
-        folder: Path | None,
-        resume: bool,
-    ) -> None:
+        rng = np.random.default_rng(run.seed)
         with seeded(int(rng.integers(2**63)), torch.device("cpu")):
             backbone = create(self.backbone, self.weights, self.size)
-        features = extract(backbone, source, device=self.device, folder=folder, resume=resume)
+        features = extract(
+            backbone, source, device=self.device, folder=run.folder, resume=run.resume
+        )
         targets = None
         if y is not None and self.labels != "none":
             targets = check_labels(y, len(source))[features.usable]
         if len(features.usable) < 2:
             raise InputError(f"two or more images are needed, {len(features.usable)} can be used")
-        self.n_features_in_ = backbone.dimensions
+        self.n_features_in_, self._loaded_id = backbone.dimensions, None
         self.skipped_ = [vars(failure) for failure in features.failures]
-        pictures = Pictures(source, features.usable, backbone, folder, resume)
-        self._learn(features.values, targets, rng, pictures)
+        identity = features.identity and features.identity.with_values(
+            **RunIdentity.of_arrays(labels=targets).values
+        )
+        pictures = Pictures(backbone, source, features.usable)
+        self._learn(features.values, targets, rng, pictures, run, identity)
         freeze(backbone)
         self._set_backbone(backbone.cpu())
 
     def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
         self._check_settings()
-        self._learn(X, y, rng, None)
+        self._learn(X, y, np.random.default_rng(self.seed_))
 
     def _learn(
         self,
         X: NDArray[Any],
         y: NDArray[np.int64] | None,
         rng: np.random.Generator,
-        pictures: Pictures | None,
+        pictures: Pictures | None = None,
+        run: Run | None = None,
+        identity: RunIdentity | None = None,
     ) -> None:
         """Train on features X (and the images that they are of) and keep the layers."""
         X, y, pictures = self._training_rows(X, y, rng, pictures)
@@ -193,20 +188,37 @@ class DeepHasher(ImageHasher):
             layers = self._layers(X.shape[1]).to(device)
             with torch.no_grad():
                 self._initialise(layers, features)
-            objective = self._objective(layers, features, labels).to(device)
-            run = self._run(layers, objective, features, pictures, seed)
-            self.losses_ = run.train()
-            if pictures is not None and run.backbone is not None:
-                freeze(pictures.backbone)
-                pictures.backbone.origin = f"trained from {pictures.backbone.origin}"
-                features = self._features_again(pictures, device)
-            self._finish(run, features, pictures)
+            training = DeepTraining(
+                FeatureInputs(features),
+                layers,
+                self._objective(layers, features, labels).to(device),
+                device,
+                epochs=self._epochs(len(features)),
+                batch_size=self.batch_size,
+                learning_rate=self.learning_rate,
+                weight_decay=self.weight_decay,
+                seed=seed,
+                label=f"Training {type(self).__name__}",
+            )
+            if run is not None and run.folder is not None and identity is not None:
+                training.checkpoint = run.folder / "training.safetensors"
+                training.resume, training.data = run.resume, identity.digest
+            if pictures is not None and self.depth != "head":
+                training.backbone = pictures.backbone
+                training.backbone_lr_scale = self.backbone_lr_scale
+                training.backbone_parameters = prepare(pictures.backbone, self.depth, device)
+                mean, scale = (
+                    torch.from_numpy(values.astype(np.float32)).to(device)
+                    for values in (self.mean_, self.scale_)
+                )
+                training.inputs = NetworkInputs(pictures, mean, scale)
+            self.losses_ = training.train()
+            if pictures is not None and self.depth != "head":
+                end_training(pictures.backbone)
+                values = extract(pictures.backbone, pictures.source, device=self.device).values
+                features = torch.from_numpy(standardize(values, self.mean_, self.scale_)).to(device)
+            self._finish(training, features, pictures)
         self.layers_ = layers.cpu().double().requires_grad_(False)
-
-    def _features_again(self, pictures: Pictures, device: torch.device) -> Tensor:
-        """Standardised features of the training images out of the trained backbone."""
-        values = extract(pictures.backbone, pictures.source, device=self.device).values
-        return torch.from_numpy(standardize(values, self.mean_, self.scale_)).to(device)
 
     def _training_rows(
         self,
@@ -222,48 +234,8 @@ class DeepHasher(ImageHasher):
         if len(rows) == len(X):
             return X, y, pictures
         if pictures is not None:
-            pictures = replace(pictures, places=pictures.places[rows])
+            pictures = replace(pictures, usable=pictures.usable[rows])
         return X[rows], y[rows], pictures
-
-    def _run(
-        self,
-        layers: HashLayers,
-        objective: Objective,
-        features: Tensor,
-        pictures: Pictures | None,
-        seed: int,
-    ) -> Run:
-        run = Run(
-            FeatureInputs(features),
-            layers,
-            objective,
-            features.device,
-            epochs=self._epochs(len(features)),
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
-            seed=seed,
-            label=f"Training {type(self).__name__}",
-        )
-        if pictures is not None:
-            run.resume = pictures.resume
-            run.checkpoint = (
-                None if pictures.work is None else pictures.work / "training.safetensors"
-            )
-        if pictures is not None and self.depth != "head":
-            run.backbone = pictures.backbone.to(  # type: ignore[call-overload]
-                features.device, memory_format=torch.channels_last
-            )
-            run.backbone_lr_scale = self.backbone_lr_scale
-            run.backbone_parameters = prepare(pictures.backbone, self.depth)
-            mean, scale = (
-                torch.from_numpy(values.astype(np.float32)).to(features.device)
-                for values in (self.mean_, self.scale_)
-            )
-            run.inputs = NetworkInputs(
-                pictures.backbone, pictures.source, pictures.places, mean, scale
-            )
-        return run
 
     def _epochs(self, rows: int) -> int:
         steps = math.ceil(rows / self.batch_size)

@@ -61,12 +61,12 @@ class Objective(nn.Module, ABC):
 
 
 @dataclass
-class Run(TrainingTask):
-    """A training run of a deep method: AdamW, and a learning rate that falls to 0 on a cosine.
+class DeepTraining(TrainingTask):
+    """The training of a deep method: AdamW, and a learning rate that falls to 0 on a cosine.
 
     `backbone` and its `backbone_parameters` are there when it learns too, at `backbone_lr_scale`
     times the learning rate of the layers. `checkpoint` is the file to write to, and to continue
-    from when `resume` is set.
+    from when `resume` is set; `data` names what is learned from.
     """
 
     inputs: Inputs
@@ -84,6 +84,7 @@ class Run(TrainingTask):
     backbone_lr_scale: float = 0.1
     checkpoint: Path | None = None
     resume: bool = False
+    data: str = ""
 
     def modules(self) -> dict[str, nn.Module]:
         modules: dict[str, nn.Module] = {"layers": self.layers, "objective": self.objective}
@@ -126,7 +127,7 @@ class Run(TrainingTask):
         return self.learning_rate * (1 + math.cos(math.pi * progress)) / 2
 
     def _identity(self) -> dict[str, Any]:
-        names = ("label", "epochs", "batch_size", "learning_rate", "weight_decay")
+        names = ("label", "data", "epochs", "batch_size", "learning_rate", "weight_decay")
         shapes = [list(parameter.shape) for parameter in self.layers.parameters()]
         return {name: getattr(self, name) for name in names} | {"shapes": shapes}
 

@@ -12,11 +12,11 @@ from torch.nn.functional import affine_grid, grid_sample
 
 from ddh._core.arrays import standardize
 from ddh._core.progress import bar
-from ddh.hashers.deep import DeepHasher, Pictures
-from ddh.hashers.deep_training import HashLayers, Objective, Run
+from ddh.hashers.deep import DeepHasher
+from ddh.hashers.deep_training import DeepTraining, HashLayers, Objective
 from ddh.images import load_batches
 from ddh.train.features import Extractor
-from ddh.train.inputs import FeatureInputs
+from ddh.train.inputs import FeatureInputs, Pictures
 
 ANGLES = (-10.0, -5.0, 5.0, 10.0)
 MOST_TURNED = 10_000
@@ -108,30 +108,34 @@ class DeepBit(DeepHasher):
     def _objective(self, layers: HashLayers, features: Tensor, labels: Tensor | None) -> Objective:
         return CompactBits()
 
-    def _finish(self, run: Run, features: Tensor, pictures: Pictures | None) -> None:
+    def _finish(self, training: DeepTraining, features: Tensor, pictures: Pictures | None) -> None:
         self.stage2_losses_ = np.zeros(0)
         if pictures is not None:
-            self.stage2_losses_ = self._second_stage(run, features, pictures)
-        threshold = run.layers.apply_to_all(features).mean()
-        run.layers.linear[-1].bias.data.sub_(threshold)
+            self.stage2_losses_ = self._second_stage(training, features, pictures)
+        threshold = training.layers.apply_to_all(features).mean()
+        training.layers.linear[-1].bias.data.sub_(threshold)
         self.threshold_ = float(threshold)
 
-    def _second_stage(self, run: Run, features: Tensor, pictures: Pictures) -> NDArray[np.float64]:
+    def _second_stage(
+        self, training: DeepTraining, features: Tensor, pictures: Pictures
+    ) -> NDArray[np.float64]:
         """A tenth as many epochs as stage 1, as in the release's schedule."""
-        chosen = np.sort(np.random.default_rng(run.seed).permutation(len(features))[:MOST_TURNED])
-        turned = self._turned_features(pictures, pictures.places[chosen], features.device)
-        for layer in run.layers.linear[:-1]:
+        chosen = np.sort(
+            np.random.default_rng(training.seed).permutation(len(features))[:MOST_TURNED]
+        )
+        turned = self._turned_features(pictures, pictures.usable[chosen], features.device)
+        for layer in training.layers.linear[:-1]:
             layer.requires_grad_(False)
-        second = Run(
+        second = DeepTraining(
             FeatureInputs(features[torch.from_numpy(chosen).to(features.device)]),
-            run.layers,
-            RotationInvariantBits(run.layers, turned, self.sigma),
+            training.layers,
+            RotationInvariantBits(training.layers, turned, self.sigma),
             features.device,
-            epochs=max(1, run.epochs // 10),
-            batch_size=run.batch_size,
-            learning_rate=run.learning_rate,
-            weight_decay=run.weight_decay,
-            seed=run.seed,
+            epochs=max(1, training.epochs // 10),
+            batch_size=training.batch_size,
+            learning_rate=training.learning_rate,
+            weight_decay=training.weight_decay,
+            seed=training.seed,
             label="Training DeepBit on rotations",
         )
         return second.train()

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ddh.hashers.deep import DeepHasher, Pictures
-from ddh.hashers.deep_training import HashLayers, Objective, Run, shared_labels, triplets
+from ddh.hashers.deep import DeepHasher
+from ddh.hashers.deep_training import DeepTraining, HashLayers, Objective, shared_labels, triplets
+from ddh.train.inputs import Pictures
 
 
 def affinity(codes: Tensor, weights: Tensor) -> Tensor:
@@ -79,11 +80,11 @@ class DSCH(DeepHasher):
         assert labels is not None
         return WeightedTriplets(labels, self.bits, self.beta, consistency=0.0)
 
-    def _finish(self, run: Run, features: Tensor, pictures: Pictures | None) -> None:
-        assert isinstance(run.objective, WeightedTriplets)
-        weights = run.objective.weights.detach().square()
+    def _finish(self, training: DeepTraining, features: Tensor, pictures: Pictures | None) -> None:
+        assert isinstance(training.objective, WeightedTriplets)
+        weights = training.objective.weights.detach().square()
         order = weights.argsort(descending=True, stable=True)
-        layer = run.layers.linear[-1]
+        layer = training.layers.linear[-1]
         with torch.no_grad():
             layer.weight.copy_(layer.weight[order])
             layer.bias.copy_(layer.bias[order])

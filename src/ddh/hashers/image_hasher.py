@@ -1,11 +1,8 @@
 """A hasher that reads pictures: a backbone before its hash functions, encoded and saved with it."""
 
-import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -18,8 +15,8 @@ from ddh.codes import pack
 from ddh.hashers import storage
 from ddh.hashers.base import Hasher
 from ddh.images import Failure, ImageSource, Preprocessing, is_images, open_images
-from ddh.train.distributed import current
 from ddh.train.features import Extractor
+from ddh.train.settings import current_names
 
 BACKBONE = "backbone."
 
@@ -105,6 +102,15 @@ class ImageHasher(Hasher):
                 arrays[BACKBONE + name] = tensor.detach().cpu().numpy()
         return scalars, arrays
 
+    @classmethod
+    def _from_saved(cls, description: dict[str, Any], arrays: storage.Arrays) -> Self:
+        """A model of an older version knows settings by their old names."""
+        fitted = dict(description["fitted"])
+        if "settings_" in fitted:
+            fitted["settings_"] = current_names(fitted["settings_"])
+        renamed = {"settings": current_names(description["settings"]), "fitted": fitted}
+        return super()._from_saved(description | renamed, arrays)
+
     def _restore(self, scalars: dict[str, Any], arrays: storage.Arrays) -> None:
         described = scalars.get("backbone")
         own = {name: array for name, array in arrays.items() if not name.startswith(BACKBONE)}
@@ -138,30 +144,3 @@ def _rebuilt(described: dict[str, Any], arrays: storage.Arrays) -> Backbone:
         network.origin = described["origin"]
     network.preprocessing = preprocessing
     return network.eval()
-
-
-@contextmanager
-def work_folder(folder: Path | None, resume: bool) -> Iterator[Path | None]:
-    """A folder that is there during the run and gone after it; refuse another run's work."""
-    if folder is None:
-        yield None
-        return
-    processes = current()
-    processes.run_on_main(lambda: _make_folder(folder, resume))
-    try:
-        yield folder
-    except BaseException:
-        if processes.is_main and not any(folder.iterdir()):
-            folder.rmdir()  # nothing to resume
-        raise
-    processes.barrier()
-    if processes.is_main:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _make_folder(folder: Path, resume: bool) -> None:
-    if folder.exists() and any(folder.iterdir()) and not resume:
-        raise InputError(
-            f"{folder} holds the work of an interrupted run: resume it, or delete the folder"
-        )
-    folder.mkdir(parents=True, exist_ok=True)

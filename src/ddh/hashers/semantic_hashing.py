@@ -7,8 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from ddh._core.progress import track
-from ddh.hashers.deep import DeepHasher, Pictures
-from ddh.hashers.deep_training import HashLayers, Objective, Run
+from ddh.hashers.deep import DeepHasher
+from ddh.hashers.deep_training import DeepTraining, HashLayers, Objective
+from ddh.train.inputs import Pictures
 
 
 class RBM:
@@ -154,9 +155,9 @@ class SemanticHashing(DeepHasher):
             v = rbm.hidden(v)
         return stack
 
-    def _finish(self, run: Run, features: Tensor, pictures: Pictures | None) -> None:
-        outputs = run.layers.apply_to_all(features)
+    def _finish(self, training: DeepTraining, features: Tensor, pictures: Pictures | None) -> None:
+        outputs = training.layers.apply_to_all(features)
         share = (outputs >= 0).float().mean(dim=0)
         uneven = (share < self.least_share) | (share > 1 - self.least_share)
         median = outputs.median(dim=0).values
-        run.layers.linear[-1].bias.data.sub_(torch.where(uneven, median, 0.0))
+        training.layers.linear[-1].bias.data.sub_(torch.where(uneven, median, 0.0))

@@ -35,8 +35,7 @@ from ddh.neighbours.statistics import graph_of
 from ddh.pretrain.byol import TINY, cosine, heads
 from ddh.pretrain.objective import SelfSupervised, projection
 from ddh.pretrain.transforms import ViewSettings
-from ddh.train.features import Features
-from ddh.train.fitting import Data, fit_hashing
+from ddh.train.head import fit_head
 from ddh.train.settings import adapt
 from ddh.train.settings import settings as hashing_settings
 
@@ -156,13 +155,8 @@ def neighbourhood_codes(
     """
     n = len(features)
     values = l2_normalize(features)
-    fitted = fit_hashing(
-        Data(Features(values, np.arange(n)), n),
-        bits,
-        adapt(hashing_settings("fast"), n),
-        depth="head", seed=seed, device=device, approximate=False, folder=None, resume=False,
-    )  # fmt: skip
-    codes = np.where(values @ fitted.weight.T + fitted.bias >= 0, np.float32(1), np.float32(-1))
+    head = fit_head(values, bits, adapt(hashing_settings("fast"), n), seed=seed, device=device)
+    codes = np.where(values @ head.weight.T + head.bias >= 0, np.float32(1), np.float32(-1))
     lists = knn(values, min(k1, n - 1), centre=True, device="cuda" if device == "cuda" else None)
     mean = (graph_of(lists) @ codes + codes) / (lists.shape[1] + 1)
     return sgn(mean), np.abs(mean).mean(axis=1)

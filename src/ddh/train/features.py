@@ -1,4 +1,4 @@
-"""Pictures -> features: the network at its fastest, with decoding running beside it.
+"""Features of pictures: the network at its fastest, with decoding running beside it.
 
 On a GPU: bfloat16 and channels-last. On a CPU: batch norms folded into the convolutions,
 channels-last, and bfloat16 where the processor has instructions for it. `ddh bench encode`
@@ -6,10 +6,9 @@ compares this with a plain loop.
 """
 
 import copy
-import hashlib
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +26,8 @@ from ddh.images import Failure, ImageSource, load_batches
 from ddh.train.augmentation import augment
 from ddh.train.device import choose, supports_bfloat16
 from ddh.train.distributed import current
+from ddh.train.identity import RunIdentity
+from ddh.train.run_folder import read_json
 
 CPU_BATCH, GPU_BATCH = 32, 256
 NOTE_SECONDS = 5.0
@@ -44,15 +45,19 @@ class FeatureBatch:
 
 @dataclass(frozen=True)
 class Features:
-    """Features of the usable pictures: `values[k]` belongs to picture `usable[k]`."""
+    """Features of the readable pictures: `values[k]` belongs to picture `usable[k]`.
 
-    values: NDArray[np.float32]
+    `identity` says what they were made from, for features that are kept in a folder.
+    """
+
+    values: NDArray[np.floating]
     usable: NDArray[np.int64]
     failures: list[Failure] = field(default_factory=list)
+    identity: RunIdentity | None = None
 
 
 class Extractor:
-    """A frozen copy of a backbone, made ready for speed on its device."""
+    """A frozen copy of a backbone, prepared for fast inference on its device."""
 
     def __init__(self, backbone: Backbone, device: str | torch.device = "auto") -> None:
         self.device = choose(str(device))
@@ -64,15 +69,15 @@ class Extractor:
 
     @torch.inference_mode()
     def __call__(self, pixels: NDArray[np.uint8], seed: int | None = None) -> Tensor:
-        """uint8 (n, h, w, 3) -> float32 (n, dimensions) on the device; of random views with a
-        seed."""
+        """Features (n, dimensions) of uint8 (n, h, w, 3), float32 on the device; with a seed, of
+        random views of the pictures."""
         x = self.network.normalise(torch.from_numpy(pixels).to(self.device, non_blocking=True))
         if seed is not None:
             x = augment(x, seed)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
             if not self.network.preprocessing.flip_tta:
-                return self.network(x).float()
-            return (self.network(x).float() + self.network(x.flip(3)).float()) / 2
+                return self.network(x).float()  # type: ignore[no-any-return]
+            return (self.network(x).float() + self.network(x.flip(3)).float()) / 2  # type: ignore[no-any-return]
 
     def stream(
         self,
@@ -82,22 +87,16 @@ class Extractor:
         batch_size: int | None = None,
         view: int = 0,
     ) -> Iterator[FeatureBatch]:
-        """Walk through a source; pictures that cannot be read are reported, not raised.
+        """Features batch by batch; pictures that cannot be read are reported, not raised.
 
         `view` 0 is the pictures themselves; any other number stands for a random view of each.
         """
-        batches = load_batches(
-            source,
-            self.network.preprocessing,
-            batch_size or self.batch_size,
-            indices=indices,
-        )
-        for batch in batches:
-            features = (
-                self(batch.pixels, _view_seed(view, batch.indices))
-                if len(batch)
-                else torch.empty(0, self.network.dimensions, device=self.device)
-            )
+        preprocessing, size = self.network.preprocessing, batch_size or self.batch_size
+        for batch in load_batches(source, preprocessing, size, indices=indices):
+            if len(batch):
+                features = self(batch.pixels, _view_seed(view, batch.indices))
+            else:
+                features = torch.empty(0, self.network.dimensions, device=self.device)
             yield FeatureBatch(batch.indices, features, batch.failures)
 
 
@@ -105,85 +104,111 @@ def extract(
     backbone: Backbone,
     source: ImageSource,
     *,
+    views: int = 0,
     device: str | torch.device = "auto",
     batch_size: int | None = None,
     folder: Path | None = None,
     resume: bool = False,
     show: bool | None = None,
-    view: int = 0,
 ) -> Features:
-    """Features of a whole source, or of a random view of each picture, with a progress bar.
+    """Features of all pictures of a source, with a progress bar.
 
-    With `folder` they are written there as they come, and `resume` goes on with what an
-    interrupted run left. Several processes each do a shard of the pictures; they need a `folder`
-    that all of them see. Memory: 4 bytes x pictures x dimensions (a mapped file with `folder`).
+    Parameters
+    ----------
+    backbone : Backbone
+    source : ImageSource
+    views : int
+        Random views per picture whose features follow those of the pictures themselves, in the
+        same order.
+    device, batch_size
+        Where, and how many pictures at once.
+    folder : Path, optional
+        Features are written there as they come, named by what they are made from. Several
+        processes, which each extract a shard of the pictures, need one that all of them see.
+    resume : bool
+        Continue with what an interrupted run left in `folder`.
+    show : bool, optional
+        Whether to show a progress bar; by default when somebody is watching.
+
+    Returns
+    -------
+    Features
+        Memory: 4 bytes x pictures x dimensions x (1 + views); without views, a mapped file if
+        there is a `folder`.
     """
     extractor = Extractor(backbone, device)
-    store = _Store(source, backbone, folder, resume, view)
-    todo = np.arange(store.rows.start + store.done, store.rows.stop)
-    label = f"View {view}" if view else "Features"
-    with bar(label, total=store.done + len(todo), unit="image", show=show) as progress:
-        progress.update(store.done)
-        for batch in extractor.stream(source, indices=todo, batch_size=batch_size, view=view):
-            store.add(batch)
-            progress.update(len(batch.indices) + len(batch.failures))
-    return store.finish()
+    identity = None if folder is None else RunIdentity.of_images(source, backbone)
+    found: list[Features] = []
+    for view in range(views + 1):
+        store = _Store(
+            source,
+            backbone.dimensions,
+            folder,
+            identity and identity.with_values(view=view),
+            resume,
+        )
+        todo = np.arange(store.rows.start + store.done, store.rows.stop)
+        label = f"View {view}" if view else "Features"
+        with bar(label, total=store.done + len(todo), unit="image", show=show) as progress:
+            progress.update(store.done)
+            for batch in extractor.stream(source, indices=todo, batch_size=batch_size, view=view):
+                store.add(batch)
+                progress.update(len(batch.indices) + len(batch.failures))
+        found.append(store.finish())
+    plain = found[0]
+    if not views:
+        return plain
+    values = np.concatenate([features.values for features in found])
+    identity = identity and identity.with_values(views=views)
+    return Features(values, np.tile(plain.usable, views + 1), plain.failures, identity)
 
 
 class _Store:
     """Rows of features in memory or in a mapped file, with a note of how far they have come."""
 
     def __init__(
-        self, source: ImageSource, backbone: Backbone, folder: Path | None, resume: bool, view: int
+        self,
+        source: ImageSource,
+        dimensions: int,
+        folder: Path | None,
+        identity: RunIdentity | None,
+        resume: bool,
     ) -> None:
-        self.source, self.folder = source, folder
+        self.source, self.identity = source, identity
         self.processes = current()
         self.rows = self.processes.shard(len(source))
         self.failures: list[Failure] = []
         self.done = 0
         self.noted = time.monotonic()
-        shape = (len(source), backbone.dimensions)
-        if folder is None:
+        self.file: Path | None = None
+        shape = (len(source), dimensions)
+        if folder is None or identity is None:
             if not self.processes.is_single:
-                raise InputError("several processes need a work folder that all of them see")
+                raise InputError("several processes need a checkpoint_dir that all of them see")
             self.values = np.zeros(shape, np.float32)
             return
         folder.mkdir(parents=True, exist_ok=True)
-        self.file, self.note = folder / "features.npy", self._note_of(self.processes.rank)
-        self.identity = {
-            "images": len(source),
-            "names": _digest(source.names),
-            "backbone": backbone.name,
-            "weights": backbone.origin,
-            "preprocessing": backbone.preprocessing.to_dict(),
-        } | ({"view": view} if view else {})
-        if resume and self.note.is_file() and self.file.is_file():
-            self._take_up()
-        self.processes.run_on_main(lambda: self._create(shape, resume))
-        self.values = open_memmap(self.file, "r+")
+        file = self.file = identity.path(folder, "features", ".npy")
+        note = self._note(self.processes.rank)
+        if resume and note.is_file() and file.is_file():
+            noted = read_json(note)
+            self.done = noted["done"]
+            self.failures = [Failure(**entry) for entry in noted["failures"]]
 
-    def _note_of(self, rank: int) -> Path:
-        """The note of a process; of one alone, it covers all pictures."""
-        assert self.folder is not None
+        def create() -> None:
+            if not (resume and file.is_file() and _mapped(file).shape == shape):
+                open_memmap(file, "w+", np.float32, shape)
+
+        self.processes.run_on_main(create)
+        self.values = _mapped(file, "r+")
+
+    def _note(self, rank: int) -> Path:
+        """The note of a process; of a single one, it covers all pictures."""
+        assert self.file is not None
         if self.processes.is_single:
-            return self.folder / "features.json"
+            return self.file.with_suffix(".json")
         rows = self.processes.shard(len(self.source), rank)
-        return self.folder / f"features-{rows.start}-{rows.stop}.json"
-
-    def _create(self, shape: tuple[int, int], resume: bool) -> None:
-        """A file for all pictures, unless there is one to go on with."""
-        if not (resume and self.file.is_file() and open_memmap(self.file, "r").shape == shape):
-            open_memmap(self.file, "w+", np.float32, shape)
-
-    def _take_up(self) -> None:
-        noted = json.loads(self.note.read_text())
-        if noted["identity"] != json.loads(json.dumps(self.identity)):
-            raise ModelError(
-                f"the features in {self.folder} are of other images or another backbone; "
-                "resume with the same ones, or delete the folder to start again"
-            )
-        self.done = noted["done"]
-        self.failures = [Failure(**entry) for entry in noted["failures"]]
+        return self.file.with_name(f"{self.file.stem}-{rows.start}-{rows.stop}.json")
 
     def add(self, batch: FeatureBatch) -> None:
         values = batch.features.cpu().numpy()
@@ -192,48 +217,38 @@ class _Store:
         self.values[batch.indices] = values
         self.failures.extend(batch.failures)
         self.done += len(batch.indices) + len(batch.failures)
-        if self.folder is not None and time.monotonic() - self.noted > NOTE_SECONDS:
+        if self.file is not None and time.monotonic() - self.noted > NOTE_SECONDS:
             self._write_note()
 
     def _write_note(self) -> None:
         assert isinstance(self.values, np.memmap)
         self.values.flush()
-        note = {
-            "identity": self.identity,
-            "done": self.done,
-            "failures": [vars(failure) for failure in self.failures],
-        }
-        write_atomic(self.note, json.dumps(note).encode())
+        note = {"done": self.done, "failures": [vars(failure) for failure in self.failures]}
+        write_atomic(self._note(self.processes.rank), json.dumps(note).encode())
         self.noted = time.monotonic()
 
     def finish(self) -> Features:
-        if self.folder is not None:
+        if self.file is not None:
             self._write_note()
-            self._join()
+            if not self.processes.is_single:  # read what the other processes have done
+                self.processes.barrier()
+                self.values = _mapped(self.file)
+                notes = [read_json(self._note(rank)) for rank in range(self.processes.size)]
+                self.failures = [Failure(**f) for note in notes for f in note["failures"]]
         bad = np.array([failure.index for failure in self.failures], np.int64)
         usable = np.setdiff1d(np.arange(len(self.source)), bad)
         if not len(usable):
             reason = self.failures[0].reason if self.failures else "there are none"
             raise InputError(f"none of the {len(self.source)} images can be used: {reason}")
-        return Features(self._of(usable), usable, self.failures)
+        return Features(self._usable_rows(usable), usable, self.failures, self.identity)
 
-    def _join(self) -> None:
-        """Take in what the other processes have done."""
-        if self.processes.is_single:
-            return
-        self.processes.barrier()
-        self.values = open_memmap(self.file, "r")
-        notes = [self._note_of(rank).read_text() for rank in range(self.processes.size)]
-        self.failures = [Failure(**f) for note in notes for f in json.loads(note)["failures"]]
-
-    def _of(self, usable: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The rows of the usable pictures; for several processes a file, which they share."""
+    def _usable_rows(self, usable: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Rows of the readable pictures; several processes share them as a file."""
         if len(usable) == len(self.values):
             return self.values
-        if self.processes.is_single:
+        if self.processes.is_single or self.file is None:
             return self.values[usable]
-        assert self.folder is not None
-        path = self.folder / "usable-features.npy"
+        path = self.file.with_name(f"usable-{self.file.name}")
 
         def write() -> None:
             shape = (len(usable), self.values.shape[1])
@@ -244,32 +259,15 @@ class _Store:
             rows.flush()
 
         self.processes.run_on_main(write)
-        return open_memmap(path, "r")
+        return _mapped(path)
 
 
-def extract_views(
-    backbone: Backbone,
-    source: ImageSource,
-    views: int,
-    *,
-    device: str | torch.device = "auto",
-    folder: Path | None = None,
-    resume: bool = False,
-) -> Features:
-    """Features of the pictures, then those of so many random views of each, in one matrix.
-
-    Row k belongs to picture `usable[k]`. Memory: (1 + views) times that of `extract`.
-    """
-
-    def of(view: int) -> Features:
-        apart = folder if folder is None or not view else folder / f"view-{view}"
-        return extract(backbone, source, device=device, folder=apart, resume=resume, view=view)
-
-    plain = of(0)
-    if not views:
-        return plain
-    values = [plain.values, *(of(view).values for view in range(1, views + 1))]
-    return Features(np.concatenate(values), np.tile(plain.usable, views + 1), plain.failures)
+def _mapped(file: Path, mode: str = "r") -> NDArray[np.float32]:
+    """A file of features as a mapped array."""
+    try:
+        return open_memmap(file, mode)  # type: ignore[no-any-return, arg-type]
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{file} is damaged; delete it to start again") from error
 
 
 def _view_seed(view: int, indices: NDArray[np.int64]) -> int | None:
@@ -277,7 +275,3 @@ def _view_seed(view: int, indices: NDArray[np.int64]) -> int | None:
     if not view:
         return None
     return int(np.random.SeedSequence((view, int(indices[0]))).generate_state(1)[0])
-
-
-def _digest(names: Sequence[str]) -> str:
-    return hashlib.sha256("\n".join(names).encode("utf-8", "surrogateescape")).hexdigest()

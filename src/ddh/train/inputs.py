@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,15 @@ from ddh.train.device import compiled, supports_bfloat16
 from ddh.train.distributed import SINGLE, Shard
 
 Parts = list[NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Pictures behind rows of features: row i is picture `usable[i]` of the source."""
+
+    backbone: Backbone
+    source: ImageSource
+    usable: NDArray[np.int64]
 
 
 class Inputs(ABC):
@@ -55,11 +65,8 @@ class NetworkInputs(Inputs):
 
     Parameters
     ----------
-    backbone : Backbone
-        In a run of several processes its gradients are averaged over them.
-    source : ImageSource
-    usable : array of int
-        Indices in the source of the images that could be read.
+    pictures : Pictures
+        In a run of several processes the gradients of the backbone are averaged over them.
     mean, scale : Tensor
         Standardisation of the features.
     normalize : bool
@@ -72,9 +79,7 @@ class NetworkInputs(Inputs):
 
     def __init__(
         self,
-        backbone: Backbone,
-        source: ImageSource,
-        usable: NDArray[np.int64],
+        pictures: Pictures,
         mean: Tensor,
         scale: Tensor,
         *,
@@ -82,30 +87,33 @@ class NetworkInputs(Inputs):
         steps: int = 0,
         shard: Shard | None = None,
     ) -> None:
-        self.backbone, self.source, self.usable = backbone, source, usable
+        self.pictures = pictures
         self.mean, self.scale, self.normalize = mean, scale, normalize
-        self.shard = shard or Shard(SINGLE, len(usable))
-        self.forward = compiled(self.shard.processes.parallel(backbone), mean.device, steps)
+        self.shard = shard or Shard(SINGLE, len(pictures.usable))
+        self.forward = compiled(
+            self.shard.processes.parallel(pictures.backbone), mean.device, steps
+        )
         self.half = mean.device.type == "cuda" and supports_bfloat16(mean.device)
 
     def __len__(self) -> int:
-        return len(self.usable)
+        return len(self.pictures.usable)
 
     def batches(self, parts: Parts, seeds: list[int]) -> Iterator[tuple[Tensor, Tensor]]:
+        backbone, usable = self.pictures.backbone, self.pictures.usable
         own = [self.shard.own(part) for part in parts]
-        wanted = [self.usable[part[places]] for part, places in zip(parts, own, strict=True)]
-        loaded = load_parts(self.source, self.backbone.preprocessing, wanted)
+        wanted = [usable[part[places]] for part, places in zip(parts, own, strict=True)]
+        loaded = load_parts(self.pictures.source, backbone.preprocessing, wanted)
         for batch, part, places, seed in zip(loaded, parts, own, seeds, strict=True):
-            read = places[np.isin(self.usable[part[places]], batch.indices)]
+            read = places[np.isin(usable[part[places]], batch.indices)]
             rows = torch.from_numpy(part[read] - self.shard.rows.start).to(self.mean.device)
             if len(read):
                 pixels = torch.from_numpy(batch.pixels).to(self.mean.device)
-                x = augment(self.backbone.normalise(pixels), seed, part=(read, len(part)))
+                x = augment(backbone.normalise(pixels), seed, part=(read, len(part)))
             elif self.shard.is_single:
                 yield rows, self.mean.new_empty(0, len(self.mean))
                 continue
             else:  # goes through the network too: the processes stay in step
-                size = self.backbone.preprocessing.size
+                size = backbone.preprocessing.size
                 x = self.mean.new_zeros(0, 3, size, size)
             yield rows, self._standard_features(x)
 

@@ -1,11 +1,10 @@
 """The network of the paper's 2.2: a backbone and, on top of it, the hashing layer."""
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
 from ddh.backbones import Backbone
+from ddh.train.distributed import Shard
 from ddh.train.settings import Depth
 
 
@@ -27,14 +26,14 @@ def trained_modules(backbone: Backbone, depth: Depth) -> list[nn.Module]:
     return backbone.last_stage() if depth == "last stage" else [backbone]
 
 
-def prepare(backbone: Backbone, depth: Depth) -> list[nn.Parameter]:
-    """Freeze what does not learn; what learns is put in training mode, the rest in evaluation mode.
+def prepare(backbone: Backbone, depth: Depth, device: torch.device) -> list[nn.Parameter]:
+    """Freeze what does not learn, put the rest in training mode, and move all to the device.
 
     Batch norms keep the statistics of the trained weights they came with: codes are made with
     these, and a short training on statistics of its own batches would end with features that the
     hashing layer has not seen. Random weights have no statistics to keep.
     """
-    backbone.requires_grad_(False).eval()
+    freeze(backbone.to(device, memory_format=torch.channels_last))  # type: ignore[call-overload]
     parameters: list[nn.Parameter] = []
     for module in trained_modules(backbone, depth):
         module.requires_grad_(True).train()
@@ -51,19 +50,36 @@ def freeze(backbone: Backbone) -> None:
     backbone.requires_grad_(False).eval()
 
 
-def standardise(features: Tensor, centre: bool) -> tuple[Tensor, Tensor]:
+def end_training(backbone: Backbone) -> None:
+    """Freeze a backbone that has learned, and say so in its origin."""
+    freeze(backbone.cpu())
+    backbone.origin = f"trained from {backbone.origin}"
+
+
+def standardise(features: Tensor, centre: bool, shard: Shard) -> tuple[Tensor, Tensor]:
     """(mean, scale) such that (phi - mean) / scale has an average squared length of its dimension.
 
     They put every backbone's features on one scale for the hashing layer and are folded into W
-    and c after the training, so the model stays the one linear layer of Eq. 10.
+    and c after the training, so the model stays the one linear layer of Eq. 10. Where processes
+    train together, mean and scale are those of all shards.
     """
-    mean = features.mean(dim=0) if centre else torch.zeros_like(features[0])
-    scale = (features - mean).square().mean().sqrt()
-    return mean, torch.where(scale > 0, scale, torch.ones_like(scale))
+    if shard.is_single:
+        mean = features.mean(dim=0) if centre else torch.zeros_like(features[0])
+        scale = (features - mean).square().mean().sqrt()
+    else:
+        values = features.double()
+        total = values.sum(dim=0)
+        shard.processes.all_reduce_(total)
+        mean = total / shard.total if centre else torch.zeros_like(total)
+        squares = (values - mean).square().sum()
+        shard.processes.all_reduce_(squares)
+        scale = (squares / (shard.total * features.shape[1])).sqrt()
+    scale = torch.where(scale > 0, scale, torch.ones_like(scale))
+    return mean.to(features.dtype), scale.to(features.dtype)
 
 
 @torch.no_grad()
-def fold(layer: nn.Linear, mean: Tensor, scale: Tensor) -> dict[str, Any]:
-    """The layer on raw features that equals `layer` on standardised ones."""
+def fold(layer: nn.Linear, mean: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    """(weight, bias) on raw features that equal `layer` on standardised ones."""
     weight = layer.weight / scale
-    return {"weight": weight, "bias": layer.bias - weight @ mean}
+    return weight, layer.bias - weight @ mean

@@ -1,8 +1,9 @@
 """Every setting of the training, and the presets that choose them for the user."""
 
 import math
-from collections.abc import Collection
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from difflib import get_close_matches
 from typing import Any, Literal
 
 from ddh._core.errors import InputError
@@ -18,48 +19,80 @@ class Settings:
     The objective of a batch is divided by N x batch, as the authors' release does: the pairwise
     term is then a mean over pairs, and lambda1 weighs the quantisation as `lambda1 / N`. What
     a given lambda1 does thus depends on the size of the collection; `balanced` takes that away.
+
+    Attributes
+    ----------
+    k1 : int
+        Neighbours per image in the first ranking (2.1).
+    k2 : int
+        Neighbour lists that the expansion unites per image (2.1).
+    views : int
+        Random views per picture (crops, mirrored or not) that labels and hashing layer are
+        learned from, beside the picture itself; for pictures at the depth "head".
+    flip_tta : bool
+        Average the features of a picture and its mirror image, in training and in encoding,
+        which doubles the time; for pictures at the depth "head".
+    centre : bool
+        Subtract the mean feature before the cosine and before the hashing layer.
+    normalize : bool
+        Scale features to unit length, so that the strength of a picture's activations does not
+        decide how far its bits are from flipping. Presets leave precomputed features as they
+        are.
+    alpha : float
+        Weight of a similar pair; 1 is the paper's objective.
+    lambda1 : float
+        Weight of the quantisation term (Eq. 7).
+    balanced : bool
+        Give lambda1 in units of N / L: the quantisation then weighs the same beside the pairs,
+        whatever the number of images and bits.
+    lambda2 : float
+        Weight of the regulariser of the hashing layer (2.4).
+    pairs : {"all", "batch"}
+        J1 over all pairs by the exact identity, or over the pairs of a batch (two branches).
+    optimiser : {"sgd", "adam"}
+        Optimiser of hashing layer and network.
+    learning_rate : float
+        Learning rate of the hashing layer at the start.
+    final_learning_rate : float
+        Learning rate at the end; on the way it falls geometrically ("sgd") or along half a
+        cosine wave ("adam").
+    backbone_lr_scale : float
+        Learning rate of the backbone relative to that of the hashing layer (depths beyond
+        "head").
+    momentum : float
+        Momentum of "sgd".
+    weight_decay : float
+        Weight decay of the optimiser.
+    batch_size : int
+        Images per step.
+    epochs : int
+        Epochs of the hashing layer.
+    network_epochs : int
+        Depths beyond "head": the hashing layer is first trained by itself for `epochs`, then
+        with the backbone for this many epochs, at `backbone_lr_scale`. 0 trains both from the
+        start, as in the paper.
     """
 
     k1: int
-    """Neighbours of the first stage (2.1)."""
     k2: int
-    """Lists joined by the expansion (2.1)."""
     views: int
-    """Random views of each picture (crops, mirrored or not) that labels and hashing layer are
-    learned from beside the picture itself; for pictures at the depth "head"."""
-    mirror: bool
-    """Features of a picture are the mean of its own and its mirror image's, in learning and in
-    encoding, at twice the time; for pictures at the depth "head"."""
+    flip_tta: bool
     centre: bool
-    """Subtract the mean feature before the cosine and before the hashing layer."""
-    unit: bool
-    """Features of pictures get length 1: how strongly a picture excites the network then does not
-    decide how far its bits are from turning. Ready features only if the user says so."""
+    normalize: bool
     alpha: float
-    """Weight of a similar pair; 1 is the paper's objective."""
     lambda1: float
-    """Weight of the quantisation term (Eq. 7)."""
     balanced: bool
-    """lambda1 counts in units of N / L: the quantisation weighs the same beside the pairs whatever
-    the number of images and bits."""
     lambda2: float
-    """Weight of the regulariser of the hashing layer (2.4)."""
     pairs: Literal["all", "batch"]
-    """J1 over all pairs by the exact identity, or over the pairs of a batch (two branches)."""
     optimiser: Literal["sgd", "adam"]
     learning_rate: float
     final_learning_rate: float
-    """The rate falls from the first to the last value on a geometric path ("sgd") or on half a
-    cosine wave ("adam")."""
     backbone_lr_scale: float
-    """The backbone's rate as a share of the hashing layer's (depths beyond "head")."""
     momentum: float
     weight_decay: float
     batch_size: int
     epochs: int
     network_epochs: int
-    """Depths beyond "head": the hashing layer first learns alone, for `epochs`, then both for so
-    many, at `backbone_lr_scale`. 0: both learn from the start, as in the paper."""
 
     def __post_init__(self) -> None:
         for name in ("k1", "k2", "batch_size", "epochs"):
@@ -91,7 +124,7 @@ class Settings:
         return last + (first - last) * (1 + math.cos(math.pi * progress)) / 2
 
     def for_network(self) -> "Settings":
-        """Those of the training that follows when the layer has learned alone."""
+        """Settings of the joint training that follows that of the hashing layer."""
         return replace(
             self,
             epochs=self.network_epochs,
@@ -109,14 +142,16 @@ PRESETS: dict[str, Settings] = {
     # neither momentum, epochs nor a schedule. Its released code differs: K1=20, K2=30, batch 50,
     # lr 1e-2 to 1e-6 over 100 epochs, weight decay 5e-4, no momentum.
     "paper": Settings(
-        k1=15, k2=6, views=0, mirror=False, centre=False, unit=False, alpha=1.0, lambda1=15.0,
+        k1=15, k2=6, views=0, flip_tta=False, centre=False, normalize=False, alpha=1.0,
+        lambda1=15.0,
         balanced=False, lambda2=1e-5, pairs="all", optimiser="sgd", learning_rate=1e-3,
         final_learning_rate=1e-3,
         backbone_lr_scale=0.1, momentum=0.9, weight_decay=0.0, batch_size=128, epochs=100,
         network_epochs=0,
     ),
     "fast": Settings(
-        k1=50, k2=20, views=0, mirror=False, centre=True, unit=True, alpha=1.0, lambda1=0.3,
+        k1=50, k2=20, views=0, flip_tta=False, centre=True, normalize=True, alpha=1.0,
+        lambda1=0.3,
         balanced=True, lambda2=0.0, pairs="all", optimiser="adam", learning_rate=5e-3,
         final_learning_rate=5e-5,
         backbone_lr_scale=0.03, momentum=0.9, weight_decay=0.0, batch_size=1024, epochs=20,
@@ -124,20 +159,46 @@ PRESETS: dict[str, Settings] = {
     ),
 }  # fmt: skip
 # `ddh.pretrain.recipe` adds the choice of the network.
-PRESETS["quality"] = replace(PRESETS["fast"], mirror=True)
+PRESETS["quality"] = replace(PRESETS["fast"], flip_tta=True)
+
+
+#: Names of settings in models of older versions -> names now.
+RENAMED = {"unit": "normalize", "mirror": "flip_tta", "network_rate": "backbone_lr_scale"}
+
+
+def current_names(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a saved model under the names that they have now."""
+    return {RENAMED.get(name, name): value for name, value in values.items()}
 
 
 def settings(preset: str = "fast", **changes: Any) -> Settings:
-    """A preset with some settings changed; a change to None keeps the preset's value."""
+    """A preset with some settings changed.
+
+    Parameters
+    ----------
+    preset : {"fast", "quality", "paper"}
+    **changes
+        Fields of `Settings`; None keeps the preset's value.
+
+    Returns
+    -------
+    Settings
+    """
     if preset not in PRESETS:
         raise InputError(f"there is no preset {preset!r}; there are: {', '.join(PRESETS)}")
-    known = {field.name for field in fields(Settings)}
+    check_names(changes)
     given = {name: value for name, value in changes.items() if value is not None}
-    if unknown := sorted(given.keys() - known):
-        raise InputError(
-            f"there is no setting {unknown[0]!r}; there are: {', '.join(sorted(known))}"
-        )
     return replace(PRESETS[preset], **given)
+
+
+def check_names(names: Iterable[str], others: Iterable[str] = ()) -> None:
+    """Refuse names that are no settings (nor `others`), with the nearest one that is."""
+    known = sorted({*Settings.__dataclass_fields__, *others})
+    for name in names:
+        if name not in known:
+            near = get_close_matches(RENAMED.get(name, name), known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
+            raise InputError(f"there is no setting {name!r}; {hint}")
 
 
 LEAST_STEPS = 1200

@@ -178,16 +178,3 @@ def share_batch_norms(network: nn.Module) -> None:
     for module in network.modules():
         if type(module) is nn.BatchNorm2d and module.training:
             module.__class__ = SharedBatchNorm
-
-
-def standardise(features: Tensor, centre: bool, shard: Shard) -> tuple[Tensor, Tensor]:
-    """`ddh.train.network.standardise` over all shards."""
-    values = features.double()
-    total = values.sum(dim=0)
-    shard.processes.all_reduce_(total)
-    mean = total / shard.total if centre else torch.zeros_like(total)
-    squares = (values - mean).square().sum()
-    shard.processes.all_reduce_(squares)
-    scale = (squares / (shard.total * features.shape[1])).sqrt()
-    scale = torch.where(scale > 0, scale, torch.ones_like(scale))
-    return mean.to(features.dtype), scale.to(features.dtype)

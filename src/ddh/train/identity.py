@@ -1,0 +1,82 @@
+"""Identity of a run: what its caches and checkpoints are made from, so that none is stale."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ddh.backbones import Backbone
+from ddh.images import ImageFiles, ImageSource, pixel_digest
+
+BLOCK = 8192  # rows hashed at a time
+
+
+@dataclass(frozen=True)
+class RunIdentity:
+    """Plain values that tell one run from another; its digest names files.
+
+    >>> identity = RunIdentity({"k1": 15})
+    >>> identity.path(Path("run"), "graph", ".npz") == identity.path(Path("run"), "graph", ".npz")
+    True
+    >>> identity.with_values(k1=20).digest == identity.digest
+    False
+    """
+
+    values: dict[str, Any]
+
+    @classmethod
+    def of_images(cls, source: ImageSource, backbone: Backbone, **more: Any) -> Self:
+        """Images, the network that sees them, and how they are prepared for it."""
+        state = {name: tensor.cpu().numpy() for name, tensor in backbone.state_dict().items()}
+        described = {
+            "images": images_digest(source),
+            "backbone": backbone.name,
+            "weights": arrays_digest(*(state[name] for name in sorted(state))),
+            "preprocessing": backbone.preprocessing.to_dict(),
+        }
+        return cls(described | more)
+
+    @classmethod
+    def of_arrays(cls, **arrays: NDArray[Any] | None) -> Self:
+        """Features or labels by their content; None stands for none."""
+        return cls({k: None if v is None else arrays_digest(v) for k, v in arrays.items()})
+
+    def with_values(self, **more: Any) -> "RunIdentity":
+        return RunIdentity(self.values | more)
+
+    @property
+    def digest(self) -> str:
+        """16 hexadecimal digits."""
+        text = json.dumps(self.values, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def path(self, folder: Path, stem: str, suffix: str) -> Path:
+        """A file in `folder` that only a run of this identity uses."""
+        return folder / f"{stem}-{self.digest}{suffix}"
+
+
+def images_digest(source: ImageSource, **more: Any) -> str:
+    """Digest of names and contents of images (for files: size and time of change)."""
+    digest = hashlib.sha256(json.dumps(more, sort_keys=True).encode())
+    if isinstance(source, ImageFiles):
+        for path, name in zip(source.paths, source.names, strict=True):
+            state = path.stat() if path.exists() else None
+            digest.update(repr((name, state and (state.st_size, state.st_mtime_ns))).encode())
+    else:
+        digest.update(json.dumps([list(source.names), pixel_digest(source)]).encode())
+    return digest.hexdigest()[:16]
+
+
+def arrays_digest(*arrays: NDArray[Any]) -> str:
+    """Digest of shapes, types and values of arrays, read block by block."""
+    digest = hashlib.blake2b(digest_size=8)
+    for array in arrays:
+        digest.update(repr((array.shape, array.dtype.str)).encode())
+        rows = np.atleast_1d(array)
+        for start in range(0, len(rows), BLOCK):
+            digest.update(np.ascontiguousarray(rows[start : start + BLOCK]).tobytes())
+    return digest.hexdigest()
