@@ -91,10 +91,10 @@ def _training(images: int) -> dict[str, float]:
     import torch
 
     from ddh.bench.objective import random_graph
-    from ddh.objective import GraphPositives, PairMemory
+    from ddh.objective import GraphPositives
     from ddh.train import settings
     from ddh.train.distributed import Shard, current
-    from ddh.train.fitting import HashingTask
+    from ddh.train.head import HashingTask
     from ddh.train.inputs import FeatureInputs
     from ddh.train.network import HashingLayer
     from ddh.train.trainer import Schedule, Trainer
@@ -108,7 +108,7 @@ def _training(images: int) -> dict[str, float]:
     shard = Shard(current(), images)
     with _one_thread():
         trainer = Trainer(
-            HashingTask(layer, positives, PairMemory(layer(features)), chosen, shard),
+            HashingTask(layer, features, positives, chosen, shard),
             FeatureInputs(features),
             Schedule(1, -(-images // chosen.batch_size), chosen.learning_rate_at),
             batch_size=chosen.batch_size,

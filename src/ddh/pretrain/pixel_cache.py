@@ -6,7 +6,6 @@ named by a digest of the images and of their preprocessing, so only a run on the
 images finds it again. Pixels that fill at most a quarter of the free GPU memory are moved there.
 """
 
-import hashlib
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -25,12 +24,11 @@ from ddh._core.progress import bar
 from ddh.images import (
     Failure,
     ImageArray,
-    ImageFiles,
     ImageSource,
     Preprocessing,
     load_batches,
-    pixel_digest,
 )
+from ddh.train.identity import images_digest
 
 MARGIN = 1.15  # side of the decoded squares, relative to the network's input
 RESIDENT_FRACTION = 4
@@ -89,7 +87,7 @@ def open_pixels(
     square = replace(preprocessing, size=round(MARGIN * size), resize=None)
     if folder is None:
         return PixelCache(*_decode(source, square, None), device)
-    file = folder / f"pixels-{images_digest(source, square)}.npy"
+    file = folder / f"pixels-{images_digest(source, **square.to_dict())}.npy"
     note = file.with_suffix(".json")
     if note.is_file():
         kept = json.loads(note.read_text())  # written last: the pixels are complete
@@ -99,18 +97,6 @@ def open_pixels(
     kept = {"usable": len(pixels), "failures": [vars(failure) for failure in failures]}
     write_atomic(note, json.dumps(kept).encode())
     return PixelCache(pixels, failures, device)
-
-
-def images_digest(source: ImageSource, preprocessing: Preprocessing) -> str:
-    """Digest of names and contents of images (for files: size and time of change) as decoded."""
-    digest = hashlib.sha256(json.dumps(preprocessing.to_dict()).encode())
-    if isinstance(source, ImageFiles):
-        for path, name in zip(source.paths, source.names, strict=True):
-            state = path.stat() if path.exists() else None
-            digest.update(repr((name, state and (state.st_size, state.st_mtime_ns))).encode())
-    else:
-        digest.update(json.dumps([list(source.names), pixel_digest(source)]).encode())
-    return digest.hexdigest()[:16]
 
 
 def _decode(

@@ -10,12 +10,13 @@ import torch
 from ddh._core.errors import InputError
 from ddh.backbones import Backbone
 from ddh.images import Failure, ImageSource
-from ddh.pretrain.pixel_cache import images_digest, open_pixels
+from ddh.pretrain.pixel_cache import open_pixels
 from ddh.pretrain.schedule import PretrainSchedule
 from ddh.pretrain.settings import PretrainSettings, pretrain_settings
 from ddh.pretrain.task import OnEval, PretrainTask
 from ddh.pretrain.view_inputs import ViewInputs
 from ddh.train.device import choose
+from ddh.train.identity import images_digest
 from ddh.train.trainer import Trainer
 
 FILE = "pretraining.safetensors"
@@ -105,7 +106,7 @@ def pretrain(
         label="Pretraining",
         checkpoint=None if folder is None else folder / file,
         identity={
-            "data": images_digest(source, backbone.preprocessing),
+            "data": images_digest(source, **backbone.preprocessing.to_dict()),
             "backbone": backbone.name,
             "settings": settings.to_dict(),
         },
