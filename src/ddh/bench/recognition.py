@@ -17,7 +17,7 @@ from ddh.bench.features import FeatureSet
 from ddh.bench.options import BenchOptions
 from ddh.bench.results import Record, Store
 from ddh.bench.retrieval import fit
-from ddh.descriptors import DESCRIPTORS, Vocabulary, descriptor, extract
+from ddh.descriptors import DESCRIPTORS, Vocabulary, extract
 from ddh.evaluation import recognise
 from ddh.evaluation.protocol import digest
 from ddh.images import LabelledImages, Split
@@ -165,7 +165,7 @@ class SplitTask:
 def descriptor_rows(store: Store, data: LabelledImages, splits: tuple[Split, ...]) -> list[Result]:
     """The paper's seven hand-crafted rows; vocabularies are learned on training images only."""
     images = digest(np.array(list(data.images.names)))
-    kinds = [descriptor(name) for name in DESCRIPTORS]
+    kinds = list(DESCRIPTORS.values())
     folder = store.root / "features" / f"descriptors-{images}"
     local = cache(lambda: extract(kinds, data.images, cache=folder))
 

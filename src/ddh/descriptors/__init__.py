@@ -4,9 +4,14 @@ Colour, HSV, Shape, Texture, HOG, SIFT-Internal and SIFT-Boundary after Nilsback
 (2006, 2008). They need OpenCV: `pip install "ddh[bench]"`.
 """
 
-from ddh.descriptors.base import DESCRIPTORS, LocalDescriptor, descriptor
+from ddh._core.errors import InputError
+from ddh.descriptors.base import LocalDescriptor
+from ddh.descriptors.colour import colour, hsv
 from ddh.descriptors.extraction import LocalFeatures, extract
+from ddh.descriptors.hog import hog
 from ddh.descriptors.photograph import Photograph
+from ddh.descriptors.sift import shape, sift_boundary, sift_internal
+from ddh.descriptors.texture import texture
 from ddh.descriptors.words import Vocabulary
 
 __all__ = [
@@ -18,3 +23,24 @@ __all__ = [
     "descriptor",
     "extract",
 ]
+
+#: Name in Table 6 -> descriptor.
+DESCRIPTORS: dict[str, LocalDescriptor] = {
+    row.name: row
+    for row in (
+        LocalDescriptor("Colour", 3, 200, colour),
+        LocalDescriptor("Shape", 128, 1000, shape),
+        LocalDescriptor("Texture", 8, 700, texture),
+        LocalDescriptor("HOG", 81, 1000, hog),
+        LocalDescriptor("HSV", 3, 500, hsv),
+        LocalDescriptor("SIFT-Boundary", 128, 2000, sift_boundary),
+        LocalDescriptor("SIFT-Internal", 128, 2000, sift_internal),
+    )
+}
+
+
+def descriptor(name: str) -> LocalDescriptor:
+    """Return a descriptor by its name in Table 6."""
+    if name not in DESCRIPTORS:
+        raise InputError(f"there is no descriptor {name!r}; there are: {', '.join(DESCRIPTORS)}")
+    return DESCRIPTORS[name]

@@ -1,55 +1,41 @@
-"""What a local descriptor is, and all of them by the names of the paper's Table 6."""
+"""A local descriptor: many small vectors of a photograph, to be counted as visual words."""
 
-from abc import ABC, abstractmethod
-from importlib import import_module
-from typing import ClassVar
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ddh._core.errors import InputError
 from ddh.descriptors.photograph import Photograph
 
-# name in Table 6 -> module:class of ddh.descriptors
-DESCRIPTORS: dict[str, str] = {
-    "Colour": "colour:Colour",
-    "Shape": "sift:Shape",
-    "Texture": "texture:Texture",
-    "HOG": "hog:HOG",
-    "HSV": "colour:HSV",
-    "SIFT-Boundary": "sift:SIFTBoundary",
-    "SIFT-Internal": "sift:SIFTInternal",
-}
+MAX_VECTORS = 2000  # per photograph
 
 
-class LocalDescriptor(ABC):
-    """Many small vectors of one photograph, to be counted as visual words.
+@dataclass(frozen=True)
+class LocalDescriptor:
+    """A row of Table 6.
 
-    `words` is the size of the vocabulary, `most` the number of vectors that are kept of a
-    photograph (a seeded draw of them where there are more), `dimensions` their length.
+    Parameters
+    ----------
+    name : str
+        Its name in the paper.
+    dimensions : int
+        Length of a local vector.
+    words : int
+        Size of the vocabulary.
+    describe : callable
+        Maps a `Photograph` to all local vectors (n, dimensions) of its foreground, n > 0.
     """
 
-    name: ClassVar[str]
-    dimensions: ClassVar[int]
-    words: ClassVar[int]
-    most: ClassVar[int] = 2000
-
-    @abstractmethod
-    def describe(self, photograph: Photograph) -> NDArray[np.float32]:
-        """All local vectors (n, dimensions) of the photograph's foreground, n > 0."""
+    name: str
+    dimensions: int
+    words: int
+    describe: Callable[[Photograph], NDArray[np.float32]]
 
     def sample(self, photograph: Photograph, seed: int = 0) -> NDArray[np.float32]:
-        """At most `most` of them."""
+        """At most `MAX_VECTORS` of the vectors, drawn with a seed."""
         vectors = self.describe(photograph)
-        if len(vectors) <= self.most:
+        if len(vectors) <= MAX_VECTORS:
             return vectors
         rng = np.random.default_rng(seed)
-        return vectors[np.sort(rng.choice(len(vectors), self.most, replace=False))]
-
-
-def descriptor(name: str) -> LocalDescriptor:
-    """A descriptor by its name in Table 6."""
-    if name not in DESCRIPTORS:
-        raise InputError(f"there is no descriptor {name!r}; there are: {', '.join(DESCRIPTORS)}")
-    module, kind = DESCRIPTORS[name].split(":")
-    return getattr(import_module(f"ddh.descriptors.{module}"), kind)()
+        return vectors[np.sort(rng.choice(len(vectors), MAX_VECTORS, replace=False))]

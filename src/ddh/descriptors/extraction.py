@@ -55,22 +55,26 @@ def extract(
 ) -> dict[str, LocalFeatures]:
     """Local vectors of every image for each descriptor, as float16.
 
-    All descriptors share one decoding and one foreground a photograph. With `cache`, a folder,
-    64 photographs at a time are written there, and found again by the next run: give a folder
-    that belongs to these images in this order.
+    All descriptors share one decoding and one foreground per photograph. With `cache`, a folder
+    that belongs to these images in this order, 64 photographs at a time are stored there and
+    found again by the next run.
     """
-    folder = None if cache is None else Path(cache)
     shards: dict[str, list[LocalFeatures]] = {kind.name: [] for kind in descriptors}
     with bar("Describing", total=len(images), unit="image") as progress:
         for start in range(0, len(images), SHARD):
             rows = range(start, min(start + SHARD, len(images)))
-            found = _load(folder, start, len(rows), descriptors)
-            missing = [kind for kind in descriptors if kind.name not in found]
-            if missing:
-                found |= _describe(missing, images, rows)
-                _save(folder, start, missing, found)
-            for name, part in found.items():
-                shards[name].append(part)
+            files = {
+                kind.name: None if cache is None else Path(cache) / f"{kind.name}-{start:06d}.npz"
+                for kind in descriptors
+            }
+            found = {name: _load(file, len(rows)) for name, file in files.items()}
+            missing = [kind for kind in descriptors if found[kind.name] is None]
+            for name, part in _describe(missing, images, rows).items():
+                found[name] = part
+                _save(files[name], part)
+            for name, stored in found.items():
+                assert stored is not None
+                shards[name].append(stored)
             progress.update(len(rows))
     return {name: LocalFeatures.joined(parts) for name, parts in shards.items()}
 
@@ -82,46 +86,32 @@ def _describe(
         photograph = Photograph(images.read(row))
         return [kind.sample(photograph, seed=row).astype(np.float16) for kind in descriptors]
 
-    results = thread_map(describe, rows)
+    if not descriptors:
+        return {}
     found = {}
-    for number, kind in enumerate(descriptors):
-        vectors = [result[number] for result in results]
+    for kind, vectors in zip(
+        descriptors, zip(*thread_map(describe, rows), strict=True), strict=True
+    ):
         starts = np.cumsum([0, *map(len, vectors)]).astype(np.int64)
         found[kind.name] = LocalFeatures(np.concatenate(vectors), starts)
     return found
 
 
-def _file(folder: Path, name: str, start: int) -> Path:
-    return folder / f"{name}-{start:06d}.npz"
+def _load(file: Path | None, images: int) -> LocalFeatures | None:
+    """A stored part; None if it is missing, or was cut short by an interruption."""
+    if file is None:
+        return None
+    try:
+        with np.load(file) as data:
+            part = LocalFeatures(data["vectors"], data["starts"])
+    except (OSError, ValueError, KeyError, BadZipFile):
+        return None
+    return part if len(part) == images else None
 
 
-def _load(
-    folder: Path | None, start: int, images: int, descriptors: list[LocalDescriptor]
-) -> dict[str, LocalFeatures]:
-    found: dict[str, LocalFeatures] = {}
-    if folder is None:
-        return found
-    for kind in descriptors:
-        try:
-            with np.load(_file(folder, kind.name, start)) as data:
-                part = LocalFeatures(data["vectors"], data["starts"])
-        except (OSError, ValueError, KeyError, BadZipFile):
-            continue  # not there, or cut short by an interruption: made again
-        if len(part) == images:
-            found[kind.name] = part
-    return found
-
-
-def _save(
-    folder: Path | None,
-    start: int,
-    descriptors: list[LocalDescriptor],
-    found: dict[str, LocalFeatures],
-) -> None:
-    if folder is None:
+def _save(file: Path | None, part: LocalFeatures) -> None:
+    if file is None:
         return
-    folder.mkdir(parents=True, exist_ok=True)
-    for kind in descriptors:
-        part = found[kind.name]
-        with atomic_path(_file(folder, kind.name, start)) as target, target.open("wb") as stream:
-            np.savez(stream, vectors=part.vectors, starts=part.starts)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_path(file) as target, target.open("wb") as stream:
+        np.savez(stream, vectors=part.vectors, starts=part.starts)

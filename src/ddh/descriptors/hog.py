@@ -4,34 +4,19 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from ddh.descriptors.base import LocalDescriptor
 from ddh.descriptors.opencv import opencv
 from ddh.descriptors.photograph import Photograph
 
-WINDOW = 192
-CELL = 8
-BLOCK = 3
-BINS = 9
-CLIP = 0.2
+WINDOW, CELL, BLOCK, BINS, CLIP = 192, 8, 3, 9, 0.2
 
 
-class HOG(LocalDescriptor):
+def hog(photograph: Photograph) -> NDArray[np.float32]:
     """Overlapping blocks of 3 x 3 cells of 8 x 8 pixels, 9 unsigned orientations."""
-
-    name = "HOG"
-    dimensions = BLOCK * BLOCK * BINS
-    words = 1000
-
-    def describe(self, photograph: Photograph) -> NDArray[np.float32]:
-        cv2 = opencv()
-        rows, columns = (
-            np.nonzero(photograph.mask.any(axis=1)),
-            np.nonzero(photograph.mask.any(axis=0)),
-        )
-        top, bottom = rows[0][[0, -1]]
-        left, right = columns[0][[0, -1]]
-        box = photograph.rgb[top : bottom + 1, left : right + 1]
-        return hog_blocks(cv2.resize(box, (WINDOW, WINDOW), interpolation=cv2.INTER_AREA))
+    cv2 = opencv()
+    top, bottom = np.flatnonzero(photograph.mask.any(axis=1))[[0, -1]]
+    left, right = np.flatnonzero(photograph.mask.any(axis=0))[[0, -1]]
+    box = photograph.rgb[top : bottom + 1, left : right + 1]
+    return hog_blocks(cv2.resize(box, (WINDOW, WINDOW), interpolation=cv2.INTER_AREA))
 
 
 def hog_blocks(rgb: NDArray[np.uint8]) -> NDArray[np.float32]:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ddh.descriptors.base import LocalDescriptor
+from ddh.descriptors.base import MAX_VECTORS
 from ddh.descriptors.opencv import opencv
 from ddh.descriptors.photograph import Photograph
 
@@ -13,47 +13,28 @@ from ddh.descriptors.photograph import Photograph
 SIZE_FOR_RADIUS = 1 / 3
 
 
-class Shape(LocalDescriptor):
-    """Grid of 20 pixels over the foreground, patches of radius 25, turned upright (2006)."""
-
-    name = "Shape"
-    dimensions = 128
-    words = 1000
-
-    def describe(self, photograph: Photograph) -> NDArray[np.float32]:
-        points = grid(photograph.mask, spacing=10)
-        return sift(photograph.grey, points, radius=25, upright=False)
+def shape(photograph: Photograph) -> NDArray[np.float32]:
+    """Grid over the foreground, patches of radius 25 aligned to their dominant gradient (2006)."""
+    points = grid(photograph.mask, spacing=10)
+    return sift(photograph.grey, points, radius=25, upright=False)
 
 
-class SIFTInternal(LocalDescriptor):
+def sift_internal(photograph: Photograph) -> NDArray[np.float32]:
     """Grid inside the foreground, patches that do not reach over its edge (2008)."""
-
-    name = "SIFT-Internal"
-    dimensions = 128
-    words = 2000
-
-    def describe(self, photograph: Photograph) -> NDArray[np.float32]:
-        points = grid(photograph.inside(margin=12), spacing=8)
-        small = sift(photograph.grey, points, radius=12, upright=True)
-        large = sift(photograph.grey, points, radius=25, upright=True)
-        return np.concatenate([small, large])
+    points = grid(photograph.inside(margin=12), spacing=8)
+    grey = photograph.grey
+    return np.concatenate([sift(grey, points, radius=r, upright=True) for r in (12, 25)])
 
 
-class SIFTBoundary(LocalDescriptor):
-    """Points of the outline; the patches lie across it, half flower and half background (2008)."""
-
-    name = "SIFT-Boundary"
-    dimensions = 128
-    words = 2000
-
-    def describe(self, photograph: Photograph) -> NDArray[np.float32]:
-        outline = np.argwhere(photograph.boundary())
-        if not len(outline):  # the flower fills the picture: it has no outline
-            outline = np.argwhere(photograph.mask)
-        rng = np.random.default_rng(0)
-        count = min(len(outline), self.most)
-        chosen = outline[np.sort(rng.choice(len(outline), count, replace=False))]
-        return sift(photograph.grey, chosen, radius=25, upright=True)
+def sift_boundary(photograph: Photograph) -> NDArray[np.float32]:
+    """Points of the outline; patches straddle it, half flower and half background (2008)."""
+    outline = np.argwhere(photograph.boundary())
+    if not len(outline):  # the flower fills the picture: it has no outline
+        outline = np.argwhere(photograph.mask)
+    rng = np.random.default_rng(0)
+    count = min(len(outline), MAX_VECTORS)
+    chosen = outline[np.sort(rng.choice(len(outline), count, replace=False))]
+    return sift(photograph.grey, chosen, radius=25, upright=True)
 
 
 def grid(mask: NDArray[np.bool_], spacing: int) -> NDArray[np.int64]:

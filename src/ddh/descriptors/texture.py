@@ -1,9 +1,9 @@
 """Texture words: textons of the MR8 filter bank (Varma & Zisserman 2005).
 
 38 filters: edges and bars at three scales and six orientations, a Gaussian and a Laplacian of
-Gaussian. Of each edge and bar the largest response over the orientations is kept: 8 values a
-pixel that do not change when the flower turns. An edge turned by 180 degrees only changes sign,
-so of edges the size of the response counts.
+Gaussian. Of each edge and bar the largest response over the orientations is kept: 8 values per
+pixel that are invariant to rotation. An edge turned by 180 degrees only changes sign, so the
+magnitude of its response counts.
 """
 
 from functools import cache
@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.signal import fftconvolve
 
-from ddh.descriptors.base import LocalDescriptor
 from ddh.descriptors.opencv import opencv
 from ddh.descriptors.photograph import Photograph
 
@@ -24,17 +23,11 @@ ISOTROPIC_SCALE = 10.0
 WEBER = 0.03
 
 
-class Texture(LocalDescriptor):
+def texture(photograph: Photograph) -> NDArray[np.float32]:
     """Contrast-normalised MR8 responses of foreground pixels."""
-
-    name = "Texture"
-    dimensions = 8
-    words = 700
-
-    def describe(self, photograph: Photograph) -> NDArray[np.float32]:
-        cv2 = opencv()
-        rgb, mask = photograph.reduced(SHORTER_SIDE)
-        return mr8(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY))[mask]
+    cv2 = opencv()
+    rgb, mask = photograph.reduced(SHORTER_SIDE)
+    return mr8(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY))[mask]
 
 
 def mr8(grey: NDArray[np.uint8]) -> NDArray[np.float32]:

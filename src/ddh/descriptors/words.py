@@ -8,9 +8,7 @@ from numpy.typing import NDArray
 from ddh._core.errors import InputError
 from ddh.descriptors.extraction import LocalFeatures
 
-# Vectors that the vocabulary is learned from, at most, and distances held at once.
-SAMPLES = 100_000
-BLOCK = 1 << 23
+SAMPLES = 100_000  # vectors that the vocabulary is learned from, at most
 
 
 class Vocabulary:
@@ -48,18 +46,13 @@ class Vocabulary:
         return self
 
     def assign(self, vectors: NDArray[Any]) -> NDArray[np.intp]:
-        """The nearest word of each vector; 32 MB of distances at a time."""
-        words = np.empty(len(vectors), np.intp)
-        half_squares = np.square(self.centres_).sum(axis=1) / 2
-        step = max(1, BLOCK // len(self.centres_))
-        for start in range(0, len(vectors), step):
-            block = vectors[start : start + step].astype(np.float32)
-            # |x - c|^2 is smallest where x.c - |c|^2 / 2 is largest
-            words[start : start + step] = (block @ self.centres_.T - half_squares).argmax(axis=1)
-        return words
+        """The nearest word of each vector; distances are computed in chunks."""
+        from sklearn.metrics import pairwise_distances_argmin
+
+        return pairwise_distances_argmin(vectors.astype(np.float32), self.centres_)
 
     def histograms(self, features: LocalFeatures) -> NDArray[np.float32]:
-        """Share of each word in each image (images, words); rows sum to 1."""
+        """Fraction of each word in each image (images, words); rows sum to 1."""
         counts = np.bincount(
             features.owner() * self.words + self.assign(features.vectors),
             minlength=len(features) * self.words,
