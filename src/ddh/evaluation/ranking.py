@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ddh._core.progress import track
 from ddh.codes import search
 from ddh.codes.inputs import Codes
+from ddh.evaluation.counts import device_blocks
 from ddh.evaluation.inputs import Relevance
 
 # Items ranked at a time.
@@ -42,9 +43,13 @@ def ranked_relevance(
     database, relevance = database[order], relevance.permuted(order)
     depth = min(k or len(database), len(database))
     if device is not None:
-        from ddh.evaluation.on_device import ranked_on_device
+        import torch
 
-        yield from ranked_on_device(queries, database, relevance, bits, depth, device)
+        for rows, distances, right in device_blocks(queries, database, relevance, bits, device):
+            # the index breaks ties between equal distances, so every key is different
+            keys = distances * len(database) + torch.arange(len(database), device=device)
+            best = keys.topk(depth, dim=1, largest=False, sorted=True).indices
+            yield rows, right.gather(1, best).cpu().numpy(), right.sum(dim=1).cpu().numpy()
         return
     step = max(1, BLOCK // len(database))
     for start in track(range(0, len(queries), step), "Ranking", unit="block"):
