@@ -6,11 +6,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from starlette.exceptions import HTTPException
 
 from ddh._core.errors import InputError
 from ddh.serve.batching import Batcher
 from ddh.serve.disk_cache import DiskCache
-from ddh.serve.errors import Overloaded
 from ddh.serve.settings import Settings
 
 
@@ -30,7 +30,7 @@ def test_what_waits_is_worked_on_together():
                 await asyncio.sleep(0.001)
             others = [asyncio.create_task(batcher.submit(i)) for i in range(1, 26)]
             await asyncio.sleep(0)
-            with pytest.raises(Overloaded):
+            with pytest.raises(HTTPException):
                 await batcher.submit(99)
             others[3].cancel()  # the one who asked has gone
             gate.set()

@@ -8,7 +8,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 import ddh
-from ddh.serve import routes_collection, routes_items, routes_search, routes_service
+from ddh.serve import routes
 from ddh.serve.errors import error_response
 from ddh.serve.guard import Guard, Sessions
 from ddh.serve.models import problem
@@ -25,6 +25,7 @@ PROBLEMS = {
     413: "The body is too large.",
     415: "The body is neither JSON nor a form.",
     421: "The Host header names another service.",
+    431: "The request has too many headers.",
     422: "A value cannot be used; the text says which and why.",
     503: "Too busy, too slow, or the index cannot be reached.",
 }
@@ -68,12 +69,11 @@ def create_app(location: str, settings: Settings | None = None) -> FastAPI:
         responses={status: problem(text) for status, text in PROBLEMS.items()},
     )
     app.state.service, app.state.sessions = service, Sessions(settings.token)
-    for routes in (routes_service, routes_search, routes_items, routes_collection):
-        app.include_router(routes.router)
+    app.include_router(routes.router)
     for kind in (HTTPException, RequestValidationError):  # FastAPI has handlers of its own
         app.add_exception_handler(kind, _on_error)
     # The last one added is the first to see a request; the guard answers for what raises.
-    app.add_middleware(routes_search.SearchShortcut)
+    app.add_middleware(routes.SearchShortcut)
     app.add_middleware(Guard, settings=settings, sessions=app.state.sessions)
     app.add_middleware(RequestLog, metrics=service.metrics)
     return app

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Generic, TypeVar
 
-from ddh.serve.errors import Overloaded
+from starlette.exceptions import HTTPException
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -37,9 +37,9 @@ class Batcher(Generic[Item, Result]):
         self._running: set[asyncio.Task[None]] = set()
 
     async def submit(self, item: Item) -> Result:
-        """The result of one item; raises `Overloaded` where the queue is full."""
+        """The result of one item; raises status 503 where the queue is full."""
         if len(self._queue) >= self._max_queue:
-            raise Overloaded("too many requests are waiting: try again in a moment")
+            raise HTTPException(503, "too many requests are waiting: try again in a moment")
         result: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._queue.append((item, result))
         if len(self._running) < self._workers:

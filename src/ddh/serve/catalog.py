@@ -23,7 +23,6 @@ LIFETIME = 10.0  # a catalog is kept for at least ten times as long as it took t
 BLIND_SECONDS = 60.0  # lifetime for engines whose changes cannot be seen cheaply
 
 Scalar = str | int | float | bool
-Ids = NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -34,15 +33,16 @@ class Category:
     of_row: NDArray[np.uint8]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Catalog:
     """All rows at one moment, in the order written. Memory: codes, keys, some bytes per row."""
 
     keys: list[str]
     codes: NDArray[np.uint8]
     folders: list[str]
-    folder_of_row: Ids  # -1 where a row has no path
+    folder_of_row: NDArray[np.int32]  # -1 where a row has no path
     categories: dict[str, Category]
+    duplicates: dict[tuple[int, str], list[NDArray[np.int64]]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.keys)

@@ -2,8 +2,6 @@
 
 import csv
 import io
-import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -22,33 +20,23 @@ SAMPLED = 256
 CACHED_ANSWERS = 8
 COLUMNS = ("group", "key", "path", "width", "height", "bytes", "distance", "keep")
 
-Groups = list[NDArray[np.int64]]
-
 
 class Duplicates:
-    """Finds groups in a catalog and caches the last few answers. For worker threads."""
+    """Finds groups in a catalog, which caches the last few answers. For one thread."""
 
     def __init__(self, index: Index, pictures: Pictures) -> None:
         self._index, self._pictures = index, pictures
-        self._lock = threading.Lock()
-        self._catalog: Catalog | None = None
-        self._found: OrderedDict[tuple[int, str], Groups] = OrderedDict()
 
     def groups(self, catalog: Catalog, radius: int, folder: str) -> list[list[str]]:
         """Keys of the rows of each group, by age; groups by their first rows."""
         if not 0 <= radius <= self._index.bits:
             raise InputError(f"the radius is a distance from 0 to {self._index.bits}, not {radius}")
-        with self._lock:
-            if catalog is not self._catalog:  # rows have changed
-                self._catalog = catalog
-                self._found.clear()
-            request = (radius, folder)
-            if request not in self._found:
-                self._found[request] = _find(catalog, radius, folder)
-            self._found.move_to_end(request)
-            if len(self._found) > CACHED_ANSWERS:
-                self._found.popitem(last=False)
-            groups = self._found[request]
+        cached = catalog.duplicates
+        if (radius, folder) not in cached:
+            if len(cached) == CACHED_ANSWERS:
+                cached.clear()
+            cached[radius, folder] = _find(catalog, radius, folder)
+        groups = cached[radius, folder]
         return [[catalog.keys[row] for row in rows.tolist()] for rows in groups]
 
     def page(self, groups: Sequence[list[str]]) -> list[dict[str, Any]]:
@@ -62,8 +50,8 @@ class Duplicates:
 
     def _copies(self, keys: list[str]) -> list[RankedPicture]:
         rows = self._index.get_many(keys)
-        names = [picture_name(row.key, row.path) for row in rows]
-        return rank(rows, [measure(self._pictures.file(name)) for name in names]) if rows else []
+        files = [self._pictures.file(picture_name(row)) for row in rows]
+        return rank(rows, [measure(file) for file in files]) if rows else []
 
     def _member(self, copy: RankedPicture) -> dict[str, Any]:
         known = copy.size.bytes > 0
@@ -82,7 +70,7 @@ class Duplicates:
                 )
 
 
-def _find(catalog: Catalog, radius: int, folder: str) -> Groups:
+def _find(catalog: Catalog, radius: int, folder: str) -> list[NDArray[np.int64]]:
     rows = catalog.rows_below(folder) if folder else np.arange(len(catalog))
     codes = catalog.codes[rows]
     _refuse_too_many(codes, radius)

@@ -1,8 +1,6 @@
-"""Codes of uploaded pictures: one model, one thread, a few pictures per batch."""
+"""Codes of uploaded pictures, by the index's own model."""
 
-import threading
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,53 +37,33 @@ class InMemoryImages(ImageSource):
 
 
 class Encoder:
-    """The index's own model, loaded when the first picture arrives. Used by one thread."""
+    """A model that is loaded when the first picture arrives. For one thread."""
 
-    def __init__(
-        self,
-        folder: Path,
-        model_id: str | None,
-        device: str,
-        limits: Limits,
-        on_batch: Callable[[float, int], None],
-    ) -> None:
+    def __init__(self, folder: Path, model_id: str | None, device: str, limits: Limits) -> None:
         self._folder, self._model_id, self._device = folder, model_id, device
-        self._limits, self._on_batch = limits, on_batch
+        self._limits = limits
         self._model: Any = None
-        self._lock = threading.Lock()
-
-    def load(self) -> Any:
-        """The model, ready to encode pictures."""
-        with self._lock:
-            if self._model is None:
-                from ddh.hashers import load_image_encoder
-
-                self._model = load_image_encoder(
-                    self._folder, device=self._device, model_id=self._model_id
-                )
-            return self._model
 
     def encode(self, files: Sequence[bytes]) -> list[Code | Exception]:
         """The code of each picture, or why it has none."""
-        model = self.load()
-        started = time.perf_counter()
+        if self._model is None:
+            from ddh.hashers import load_image_encoder
+
+            self._model = load_image_encoder(
+                self._folder, device=self._device, model_id=self._model_id
+            )
         results: list[Code | Exception] = [DDHError("not encoded")] * len(files)
-        for batch in model.encode_images(
-            InMemoryImages(files, self._limits), batch_size=len(files)
-        ):
+        images = InMemoryImages(files, self._limits)
+        for batch in self._model.encode_images(images, batch_size=len(files)):
             for position, code in zip(batch.indices.tolist(), batch.codes, strict=True):
                 results[position] = code
             for failure in batch.failures:
                 results[failure.index] = UnreadableImage(NAME, failure.reason)
-        self._on_batch(time.perf_counter() - started, len(files))
         return results
 
 
 def encodes_pictures(folder: Path, model_id: str | None) -> bool:
-    """Whether a model folder holds the index's own model and that model reads pictures.
-
-    Neither torch nor the weights are loaded.
-    """
+    """Whether a folder holds this model and it reads pictures, without loading torch or weights."""
     from ddh.hashers import storage
 
     description, _, found = storage.read(folder)

@@ -13,38 +13,10 @@ from ddh._core.errors import DDHError, InputError, MissingDependency
 
 LOG = logging.getLogger("ddh.serve")
 
-UNAVAILABLE = "the service cannot do this now; its log says why"
-INTERNAL = "something went wrong inside the service; its log says what"
 
-
-class NoSuchKey(DDHError):
-    """No row has this key."""
-
-    status = 404
-
-    def __init__(self, key: str) -> None:
-        super().__init__(f"the index holds no row with the key {key[:200]!r}")
-
-
-class KeyExists(DDHError):
-    """A row already has this key."""
-
-    status = 409
-
-    def __init__(self, key: str) -> None:
-        super().__init__(f"the index holds a row with the key {key[:200]!r} already")
-
-
-class NotAllowed(DDHError):
-    """The service was not started with the option that this needs."""
-
-    status = 403
-
-
-class Overloaded(DDHError):
-    """The queue is full, or the answer took too long."""
-
-    status = 503
+def no_such_key(key: str) -> HTTPException:
+    """The error of a key that no row has."""
+    return HTTPException(404, f"the index holds no row with the key {key[:200]!r}")
 
 
 def error_response(error: Exception) -> Response:
@@ -66,13 +38,11 @@ def _status_and_message(error: Exception) -> tuple[int, str]:
         return 400, "the client disconnected before its body was complete"
     if isinstance(error, InputError) and not isinstance(error, MissingDependency):
         return 422, str(error)
-    if isinstance(error, NoSuchKey | KeyExists | NotAllowed | Overloaded):
-        return error.status, str(error)
     if isinstance(error, DDHError):
         LOG.error("%s", error)
-        return 503, UNAVAILABLE
+        return 503, "the service cannot do this now; its log says why"
     LOG.error("unexpected %s", type(error).__name__, exc_info=error)
-    return 500, INTERNAL
+    return 500, "something went wrong inside the service; its log says what"
 
 
 def validation_message(problems: Any) -> str:

@@ -1,12 +1,11 @@
 """Access control and body limits in front of the whole application, and its error responses."""
 
 import asyncio
-import hashlib
-import hmac
 import secrets
-from http.cookies import CookieError, SimpleCookie
+from hmac import compare_digest
 
 from starlette.exceptions import HTTPException
+from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ddh.serve.errors import error_response
@@ -19,6 +18,7 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 PUBLIC_PATHS = frozenset({"/", "/health", "/openapi.json"})
 PUBLIC_FOLDER = "/page/"
 MAX_LENGTH_DIGITS = 20  # of a Content-Length
+MAX_HEADERS = 100
 POLICY = (
     "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; "
     "form-action 'self'; frame-ancestors 'none'"
@@ -38,30 +38,17 @@ class Sessions:
     """The token, and a cookie that is worth the same while this service runs."""
 
     def __init__(self, token: str | None) -> None:
-        self._token = token
-        key = secrets.token_bytes(32)
-        self.cookie = hmac.new(key, (token or "").encode(), hashlib.sha256).hexdigest()
+        self._token, self.cookie = token, secrets.token_urlsafe()
 
     def authenticates(self, headers: Headers) -> bool:
         """Whether a request carries the token or the cookie."""
         if self._token is None:
             return True
         kind, _, given = headers.get(b"authorization", b"").partition(b" ")
-        if kind.lower() == b"bearer" and _same(given.strip(), self._token):
+        if kind.lower() == b"bearer" and compare_digest(given.strip(), self._token.encode()):
             return True
-        return _same(_cookie(headers), self.cookie)
-
-
-def _same(given: bytes, expected: str) -> bool:
-    return hmac.compare_digest(given, expected.encode())
-
-
-def _cookie(headers: Headers) -> bytes:
-    try:
-        found = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1")).get(COOKIE)
-    except CookieError:
-        return b""
-    return found.value.encode("latin-1", "replace") if found else b""
+        cookies = cookie_parser(headers.get(b"cookie", b"").decode("latin-1"))
+        return compare_digest(cookies.get(COOKIE, "").encode(), self.cookie.encode())
 
 
 class Guard:
@@ -97,6 +84,8 @@ class Guard:
     def _check(self, scope: Scope) -> None:
         """Raise what forbids a request: its host, origin, credentials or declared length."""
         headers: Headers = dict(scope["headers"])
+        if len(scope["headers"]) > MAX_HEADERS:
+            raise HTTPException(431, f"the request has more than {MAX_HEADERS} headers", CLOSE)
         if sum(name == b"host" for name, _ in scope["headers"]) > 1:
             raise HTTPException(400, "the request has more than one Host header", CLOSE)
         host = headers.get(b"host", b"").lower()

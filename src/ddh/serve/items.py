@@ -37,7 +37,7 @@ class Pictures:
 
     def item(self, row: Row | Hit) -> Item:
         """A row as in JSON."""
-        name = picture_name(row.key, row.path)
+        name = picture_name(row)
         return {
             "key": row.key,
             "code": row.code.tobytes().hex(),
@@ -47,16 +47,10 @@ class Pictures:
             "picture": self.exists(name),
         }
 
-    def result(self, hit: Hit) -> Item:
-        """A search result as in JSON."""
-        item = self.item(hit)
-        item["distance"] = hit.distance
-        return item
 
-
-def picture_name(key: str, path: str | None) -> str:
+def picture_name(row: Row | Hit) -> str:
     """The name of a row's file, relative to the collection's folder."""
-    return key if path is None else path
+    return row.key if row.path is None else row.path
 
 
 def folder_of(name: str) -> str:

@@ -13,30 +13,28 @@ class Metrics:
     """Counters and histograms of one service."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
+        self.registry = registry = CollectorRegistry()
         self._requests = Counter(
-            "ddh_requests", "Requests by route and status.", ["route", "status"],
-            registry=self.registry,
-        )  # fmt: skip
+            "ddh_requests", "Requests by route and status.", ["route", "status"], registry=registry
+        )
         self._seconds = Histogram(
             "ddh_request_seconds", "Time from the request's head to the answer's end, by route.",
-            ["route"], buckets=LATENCIES, registry=self.registry,
+            ["route"], buckets=LATENCIES, registry=registry,
         )  # fmt: skip
         self._batches = Histogram(
             "ddh_search_batch", "Searches answered by one pass over the codes.",
-            buckets=BATCHES, registry=self.registry,
+            buckets=BATCHES, registry=registry,
         )  # fmt: skip
         self._searching = Counter(
-            "ddh_search_seconds", "Time spent in passes over the codes.", registry=self.registry
+            "ddh_search_seconds", "Time spent in passes over the codes.", registry=registry
         )
         self._encoding = Histogram(
             "ddh_encode_seconds", "Time of one batch of pictures through the network.",
-            buckets=LATENCIES, registry=self.registry,
+            buckets=LATENCIES, registry=registry,
         )  # fmt: skip
         self._encoded = Counter(
-            "ddh_encoded_pictures", "Pictures that went through the network.",
-            registry=self.registry,
-        )  # fmt: skip
+            "ddh_encoded_pictures", "Pictures that went through the network.", registry=registry
+        )
         self._by_route: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
 
     def track_rows(self, count: Callable[[], int]) -> None:

@@ -1,25 +1,21 @@
-"""The shapes of the answers, for the OpenAPI description."""
+"""The shapes of the JSON responses, for the OpenAPI description."""
 
 from typing import Any, Literal
 
 from pydantic import BaseModel
 
 
-class Problem(BaseModel):
-    """What went wrong."""
-
-    detail: str
-
-
 def problem(description: str) -> dict[str, Any]:
-    """An answer that tells a problem: always JSON, whatever else the route gives."""
-    schema = Problem.model_json_schema()
-    return {"description": description, "content": {"application/json": {"schema": schema}}}
+    """An error response: always JSON, whatever else the route returns."""
+    detail = {
+        "type": "object",
+        "required": ["detail"],
+        "properties": {"detail": {"type": "string"}},
+    }
+    return {"description": description, "content": {"application/json": {"schema": detail}}}
 
 
 class Health(BaseModel):
-    """What this service is."""
-
     status: str
     version: str
     engine: str
@@ -50,15 +46,13 @@ class Result(Item):
 
 
 class Query(BaseModel):
-    """What was searched by."""
-
     code: str
     bits: int
     key: str | None
 
 
 class Found(BaseModel):
-    """The answer of a search, nearest first."""
+    """The response to a search, nearest first."""
 
     query: Query
     results: list[Result]
@@ -67,28 +61,24 @@ class Found(BaseModel):
 
 
 class Listing(BaseModel):
-    """Some of the rows, in the order in which they were written."""
-
     items: list[Item]
     next: str | None
     rows: int
 
 
 class Folder(BaseModel):
-    """A folder and the rows below it, at any depth."""
+    """A folder and the number of rows below it, at any depth."""
 
     name: str
     rows: int
 
 
 class Facets(BaseModel):
-    """What rows can be found by."""
-
     folders: list[Folder]
     metadata: dict[str, list[str | bool | int | float]]
 
 
-class CopyOf(Result):
+class Member(Result):
     """A picture of a group; its distance is the one to the picture to keep."""
 
     width: int | None
@@ -97,23 +87,19 @@ class CopyOf(Result):
 
 
 class Group(BaseModel):
-    """Pictures that are nearly the same, the one to keep first."""
+    """Near-duplicates, the one to keep first."""
 
-    items: list[CopyOf]
+    items: list[Member]
     keep: str
 
 
 class Groups(BaseModel):
-    """A page of groups."""
-
     groups: list[Group]
     total: int
     more: bool
 
 
 class MapState(BaseModel):
-    """How far the map is."""
-
     state: Literal["ready", "computing", "empty"]
     points: int
     done: float
@@ -121,29 +107,21 @@ class MapState(BaseModel):
 
 
 class MapKey(BaseModel):
-    """The row of a point."""
-
     key: str
 
 
 class Colours(BaseModel):
-    """A category for each point."""
-
     categories: list[str]
     values: str
 
 
 class Curve(BaseModel):
-    """A measure over what is done."""
-
     name: str
     x: list[float]
     y: list[float | None]
 
 
 class Job(BaseModel):
-    """A long job."""
-
     id: str
     kind: str
     title: str
@@ -159,6 +137,4 @@ class Job(BaseModel):
 
 
 class Jobs(BaseModel):
-    """Long jobs, the newest first."""
-
     jobs: list[Job]

@@ -1,4 +1,4 @@
-"""HTTP/1.1 with limits on a request's head: its size, its headers, and the time it takes."""
+"""HTTP/1.1 with limits on a request's head: its size, and the time it takes to arrive."""
 
 import asyncio
 from typing import Any
@@ -6,7 +6,6 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 MAX_HEAD_BYTES = 64 << 10
-MAX_HEADERS = 100
 
 
 class LimitedHttp(HttpToolsProtocol):
@@ -29,11 +28,6 @@ class LimitedHttp(HttpToolsProtocol):
         if self._head_timer is None:
             self._head_bytes = 0
             self._head_timer = self.loop.call_later(self._head_seconds, self.transport.close)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if len(self.headers) >= MAX_HEADERS:
-            raise ValueError("too many headers")  # answered with status 400
-        super().on_header(name, value)
 
     def data_received(self, data: bytes) -> None:
         awaited = self._head_timer

@@ -20,7 +20,7 @@ from ddh.index import Hit, Index
 from ddh.index.filters import make_filter
 from ddh.index.rows import check_text
 from ddh.serve.bodies import CodeText, Fields, Where, parse_code
-from ddh.serve.errors import NoSuchKey
+from ddh.serve.errors import no_such_key
 from ddh.serve.items import Pictures
 from ddh.serve.settings import Settings
 
@@ -101,7 +101,7 @@ class Searcher:
 
     def _answer(self, index: Index, queries: Sequence[Query]) -> list[bytes | Exception]:
         started = time.perf_counter()
-        answers: list[bytes | Exception] = [NoSuchKey(query.key or "") for query in queries]
+        answers: list[bytes | Exception] = [no_such_key(query.key or "") for query in queries]
         groups: dict[tuple[int, Filters], list[int]] = defaultdict(list)
         queries = _with_codes(index, queries)
         for position, query in enumerate(queries):
@@ -126,7 +126,10 @@ class Searcher:
         assert query.code is not None
         document = {
             "query": {"code": query.code.tobytes().hex(), "bits": self._bits, "key": query.key},
-            "results": [self._pictures.result(hit) for hit in hits[query.offset : end]],
+            "results": [
+                {**self._pictures.item(hit), "distance": hit.distance}
+                for hit in hits[query.offset : end]
+            ],
             "more": len(hits) > end and end < self._settings.max_depth,
             "seconds": seconds,
         }

@@ -4,11 +4,12 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TypeVar
 
 import numpy as np
-from fastapi import Depends, Request
+from starlette.exceptions import HTTPException
 
 import ddh.index
 from ddh._core.errors import InputError
@@ -20,7 +21,6 @@ from ddh.serve.catalog import CatalogCache
 from ddh.serve.disk_cache import DiskCache
 from ddh.serve.duplicates import Duplicates
 from ddh.serve.encoding import Code, Encoder, encodes_pictures
-from ddh.serve.errors import NotAllowed, Overloaded
 from ddh.serve.items import Pictures
 from ddh.serve.maps import Maps
 from ddh.serve.metrics import Metrics
@@ -38,6 +38,7 @@ MAX_SEARCH_BATCH = 64
 MAX_IMAGE_BATCH = 16
 MAP_CACHE_BYTES = 256 << 20
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
@@ -58,7 +59,9 @@ class Service:
                 self._handles.append(ddh.index.open(location, create=False))
         writer, *searching = self._handles[1:] or [self.index] * (1 + SEARCH_THREADS)
         collection = Collection(self.index)
-        self.name = _index_name(location, self.index.engine)
+        # The index's own name, without where it lies.
+        local = self.index.engine == "local"
+        self.name = Path(location).resolve().name if local else split_name(location)[1]
         if settings.root is not None and not settings.root.is_dir():
             raise InputError(f"--root {settings.root} is not a folder")
         self.pictures = Pictures(settings.root or collection.root)
@@ -67,9 +70,7 @@ class Service:
             for name, size in THREADS.items()
         }
         cache = settings.cache_folder()
-        self.thumbnails = Thumbnails(
-            DiskCache(cache / "thumbnails", settings.cache_bytes), Limits()
-        )
+        self.thumbnails = Thumbnails(DiskCache(cache / "thumbnails", settings.cache_bytes))
         self.maps = Maps(DiskCache(cache / "maps", MAP_CACHE_BYTES), self._threads["map"])
         self.catalogs = CatalogCache(self.index)
         self.duplicates = Duplicates(self.index, self.pictures)
@@ -77,17 +78,17 @@ class Service:
         self.rows = Rows(writer, self.pictures, self.catalogs.invalidate, upload_limits)
         self.searcher = Searcher(searching, self.pictures, settings)
         self._searches: Batcher[Query, bytes] = Batcher(
-            self._search,
+            partial(self._timed, self.searcher.answer, self.metrics.searched),
             self._threads["search"],
             max_batch=MAX_SEARCH_BATCH,
             max_queue=settings.max_queued_searches,
             workers=SEARCH_THREADS,
         )
         encoder = self._encoder(settings.model or collection.model, upload_limits)
-        self._encodings: Batcher[bytes, Code] | None = None
+        self.encodings: Batcher[bytes, Code] | None = None
         if encoder is not None:
-            self._encodings = Batcher(
-                encoder.encode,
+            self.encodings = Batcher(
+                partial(self._timed, encoder.encode, self.metrics.encoded),
                 self._threads["model"],
                 max_batch=MAX_IMAGE_BATCH,
                 max_queue=settings.max_queued_images,
@@ -99,18 +100,13 @@ class Service:
         if folder is None:
             return None
         if encodes_pictures(folder, model_id):
-            return Encoder(folder, model_id, device, limits, self.metrics.encoded)
+            return Encoder(folder, model_id, device, limits)
         if self.settings.model is None:
             return None
         raise InputError(
             f"{folder} is not the model of this index ({model_id}), or it reads features and not "
             "pictures: leave --model out to search by codes alone"
         )
-
-    @property
-    def encodes_images(self) -> bool:
-        """Whether pictures can be uploaded."""
-        return self._encodings is not None
 
     async def search(self, query: Query) -> bytes:
         """The response body of a search."""
@@ -121,20 +117,26 @@ class Service:
         code = np.zeros(self.index.code_bytes, np.uint8)
         await self.search(Query(code, None, k=1, offset=0, radius=None, filters=("", None)))
 
-    def _search(self, queries: Sequence[Query]) -> list[bytes | Exception]:
+    @staticmethod
+    def _timed(
+        process: Callable[[Sequence[Item]], list[Result | Exception]],
+        record: Callable[[float, int], None],
+        items: Sequence[Item],
+    ) -> list[Result | Exception]:
         started = time.perf_counter()
-        answers = self.searcher.answer(queries)
-        self.metrics.searched(time.perf_counter() - started, len(queries))
-        return answers
+        results = process(items)
+        record(time.perf_counter() - started, len(items))
+        return results
 
     async def encode(self, image: bytes) -> Code:
         """The code of an image file."""
-        if self._encodings is None:
-            raise NotAllowed(
+        if self.encodings is None:
+            raise HTTPException(
+                403,
                 "this service cannot encode pictures: it has no model that does; "
-                "start it with --model, or search by a code or a key"
+                "start it with --model, or search by a code or a key",
             )
-        return await self._in_time(self._encodings.submit(image))
+        return await self._in_time(self.encodings.submit(image))
 
     async def in_thread(self, kind: str, work: Callable[[], Result]) -> Result:
         """Run something that blocks in the threads of its kind."""
@@ -147,13 +149,13 @@ class Service:
             async with asyncio.timeout(seconds):
                 return await answer
         except TimeoutError:
-            raise Overloaded(f"no answer within {seconds:g} s: try again later") from None
+            raise HTTPException(503, f"no answer within {seconds:g} s: try again later") from None
 
     async def finish(self) -> None:
         """Answer what was submitted, then close."""
         await self._searches.finish()
-        if self._encodings is not None:
-            await self._encodings.finish()
+        if self.encodings is not None:
+            await self.encodings.finish()
         await asyncio.to_thread(self.close)
 
     def close(self) -> None:
@@ -163,24 +165,3 @@ class Service:
             threads.shutdown(wait=True, cancel_futures=True)
         for handle in self._handles:
             handle.close()
-
-
-def _index_name(location: str, engine: str) -> str:
-    """The index's own name, without where it lies."""
-    return Path(location).resolve().name if engine == "local" else split_name(location)[1]
-
-
-async def _service(request: Request) -> Service:
-    service: Service = request.app.state.service
-    return service
-
-
-async def _writable_service(request: Request) -> Service:
-    service = await _service(request)
-    if not service.settings.writable:
-        raise NotAllowed("this service is read-only: start it with --writable to change rows")
-    return service
-
-
-ServiceOf = Annotated[Service, Depends(_service)]
-WritableService = Annotated[Service, Depends(_writable_service)]

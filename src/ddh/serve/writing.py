@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 from pydantic import Field
+from starlette.exceptions import HTTPException
 
 from ddh._core.atomic import write_atomic
 from ddh._core.errors import DDHError, InputError
@@ -21,7 +22,7 @@ from ddh.index.collection import DIGEST_BYTES
 from ddh.index.rows import check_text
 from ddh.serve.bodies import CodeText, Fields, parse_code
 from ddh.serve.encoding import NAME
-from ddh.serve.errors import KeyExists, NoSuchKey, NotAllowed
+from ddh.serve.errors import no_such_key
 from ddh.serve.items import Item, Pictures
 
 UPLOADS = "uploads"  # folder of the collection
@@ -67,14 +68,14 @@ class Rows:
         self._on_change, self._limits = on_change, limits
 
     def add(self, row: Row) -> Item:
-        """Write a new row; raises `KeyExists` where there is one with its key."""
+        """Write a new row; raises status 409 where there is one with its key."""
         try:
             self._index.add(
                 [row.key], [row.code], paths=[row.path], stamps=[row.stamp], metadata=[row.metadata]
             )
         except InputError:
             if row.key in self._index:
-                raise KeyExists(row.key) from None
+                raise _key_exists(row.key) from None
             raise
         self._on_change()
         return self._pictures.item(row)
@@ -82,7 +83,7 @@ class Rows:
     def remove(self, key: str) -> None:
         """Remove a row."""
         if not self._index.delete([key]):
-            raise NoSuchKey(key)
+            raise no_such_key(key)
         self._on_change()
 
     def inspect(self, content: bytes) -> Upload:
@@ -91,7 +92,9 @@ class Rows:
         Its name is a digest of its bytes, with the extension of its actual format.
         """
         if self._pictures.root is None:
-            raise NotAllowed("this service knows no folder for pictures: start it with --root")
+            raise HTTPException(
+                403, "this service knows no folder for pictures: start it with --root"
+            )
         decode(content, name=NAME, limits=self._limits)
         with Image.open(io.BytesIO(content), formats=picture_formats()) as image:
             ending = _extension(image.format or "")
@@ -102,7 +105,7 @@ class Rows:
         """Store a picture's file and write its row; the file of a refused row is removed."""
         key = check_text(fields.key or upload.name, "a key")
         if key in self._index:
-            raise KeyExists(key)
+            raise _key_exists(key)
         root = self._pictures.root
         assert root is not None
         try:
@@ -123,12 +126,18 @@ class Rows:
         folder = root / UPLOADS
         folder.mkdir(exist_ok=True)
         if folder.resolve() != folder:
-            raise NotAllowed(f"the folder {UPLOADS} of the collection is a link: nothing is stored")
+            raise HTTPException(
+                403, f"the folder {UPLOADS} of the collection is a link: nothing is stored"
+            )
         file = root / upload.name
         if file.is_file() and not file.is_symlink():
             return file, False
         write_atomic(file, upload.content)
         return file, True
+
+
+def _key_exists(key: str) -> HTTPException:
+    return HTTPException(409, f"the index holds a row with the key {key[:200]!r} already")
 
 
 def _extension(kind: str) -> str:

@@ -2,7 +2,6 @@
 
 /** The service answered with an error; the message is the service's own text. */
 export class ServiceError extends Error {
-  /** @param {number} status @param {string} message */
   constructor(status, message) {
     super(message);
     this.status = status;
@@ -20,7 +19,6 @@ export const isReported = (error) =>
   error.name === "AbortError" || error instanceof ServiceGone || error.status === 401;
 
 let pending = 0;
-/** @param {number} change */
 function countPending(change) {
   pending += change;
   service.dispatchEvent(new CustomEvent("busy", { detail: pending > 0 }));
@@ -59,9 +57,7 @@ export const openSession = (token) =>
   request("session", { method: "POST", headers: { Authorization: `Bearer ${token}` } });
 
 // A key may hold any character: escaped as a whole, so that "/", "..", "?" and "#" stay text.
-/** @param {string} key @param {number} size */
 export const thumbnailPath = (key, size) => `thumbnails/${encodeURIComponent(key)}?size=${size}`;
-/** @param {string} key */
 export const picturePath = (key) => `pictures/${encodeURIComponent(key)}`;
 
 /** A query string of the parameters that have a value. @param {Record<string, any>} parameters */

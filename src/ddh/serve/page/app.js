@@ -17,7 +17,6 @@ const NAMES = /** @type {Name[]} */ (Object.keys(VIEWS));
 const RETRY = 2000; // ms between attempts to reach a service that is gone
 const PATIENCE = 250; // ms before the progress line shows, so that fast answers do not flicker
 
-/** @param {string} id */
 const byId = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
 const [main, tabs, collection, themeButton, progressLine, banner] =
   ["main", "tabs", "collection", "theme", "working", "banner"].map(byId);

@@ -16,7 +16,6 @@ function ticks(low, high, n) {
   return values;
 }
 
-/** @param {number} value */
 function numberText(value) {
   const magnitude = Math.abs(value);
   if (magnitude >= 1e6 || (magnitude > 0 && magnitude < 1e-3)) return value.toExponential(1);
@@ -36,9 +35,7 @@ export function chart({ name, x, y }) {
   if (points.length < 2) return null;
   const [left, right] = range(points.map(([at]) => at), 0);
   const [low, high] = range(points.map(([, value]) => value), 0.06);
-  /** @param {number} at */
   const across = (at) => LEFT + ((at - left) / (right - left || 1)) * (WIDTH - LEFT - RIGHT);
-  /** @param {number} value */
   const up = (value) => HEIGHT - BOTTOM - ((value - low) / (high - low)) * (HEIGHT - TOP - BOTTOM);
   const line = points.map(([at, value], i) => `${i ? "L" : "M"}${across(at).toFixed(1)} ${up(value).toFixed(1)}`).join("");
   const [lastAt, lastValue] = points[points.length - 1];

@@ -2,7 +2,6 @@
 
 const CELLS = 24; // per side of the grid in which points are counted
 
-/** @param {number} value in [-1, 1] */
 const cellOf = (value) => Math.max(0, Math.min(CELLS - 1, Math.floor(((value + 1) / 2) * CELLS)));
 
 /**

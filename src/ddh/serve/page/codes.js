@@ -30,7 +30,6 @@ const squareColumns = (bits) => Math.min(bits, 4 * Math.ceil(Math.sqrt(bits) / 4
 
 /** A code drawn as a grid of bits: filled is 1, pale is 0, ringed differs from the compared code. */
 export class BitGrid {
-  /** @param {string} name */
   constructor(name, { square = false } = {}) {
     this.name = name;
     this.columns = square ? squareColumns : wideColumns;
@@ -66,7 +65,6 @@ export class BitGrid {
     return this;
   }
 
-  /** @param {string} comparison */
   describe(comparison) {
     const ones = this.values.reduce((sum, bit) => sum + bit, 0);
     this.element.setAttribute("aria-label", `${this.name}: ${this.values.length} bits, ${ones} of them 1${comparison}`);

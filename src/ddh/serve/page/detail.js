@@ -36,7 +36,6 @@ export function openDetail(detail) {
   if (!dialog.open) dialog.showModal();
 }
 
-/** @param {number} step */
 function move(step) {
   if (!shown?.items[shown.index + step]) return;
   shown.index += step;

@@ -66,7 +66,6 @@ export function copyButton(text, label) {
   }, { class: "small" });
 }
 
-/** @param {string} text */
 async function copied(text) {
   try {
     await navigator.clipboard.writeText(text); // on https and on this machine only

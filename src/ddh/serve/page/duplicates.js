@@ -103,7 +103,6 @@ export class DuplicatesView {
     }
   }
 
-  /** @param {Error} error */
   failed(error) {
     if (isReported(error)) return;
     this.groups.classList.remove("waiting");

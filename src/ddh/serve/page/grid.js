@@ -121,7 +121,6 @@ export class PictureGrid {
     return element ? Number(element.dataset.index) : -1;
   }
 
-  /** @param {Event} event */
   mark(event) {
     const index = this.indexOf(event);
     if (index >= 0) this.callbacks.mark(this.items[index]);
@@ -134,7 +133,6 @@ export class PictureGrid {
     this.current = element;
   }
 
-  /** @param {Element | null} element @param {string} tabindex */
   setTabIndex(element, tabindex) {
     element?.querySelectorAll(".card-link, .about").forEach((stop) => stop.setAttribute("tabindex", tabindex));
   }
@@ -146,7 +144,6 @@ export class PictureGrid {
     /** @type {HTMLElement | null} */ (element.querySelector(".card-link"))?.focus();
   }
 
-  /** @param {KeyboardEvent} event */
   walk(event) {
     const index = this.indexOf(event);
     if (index < 0 || event.altKey || event.ctrlKey || event.metaKey) return;

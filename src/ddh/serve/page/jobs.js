@@ -15,7 +15,6 @@ function durationText(seconds) {
   return minutes % 60 ? `${hours} h ${minutes % 60} min` : `${hours} h`;
 }
 
-/** @param {string} iso */
 function timeText(iso) {
   const time = new Date(iso);
   return Number.isNaN(time.getTime()) ? "" : time.toLocaleString([], { dateStyle: "medium", timeStyle: "short" });

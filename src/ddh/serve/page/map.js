@@ -4,7 +4,6 @@ import { fetchBytes, fetchJson, isReported } from "./api.js";
 import { labelPositions } from "./clusterLabels.js";
 import { bitAt } from "./codes.js";
 import { count, failure, h, iconButton, notice, statusLine, viewHead } from "./dom.js";
-import { GridIndex } from "./gridIndex.js";
 import { categoryColour, css, themeColour } from "./palette.js";
 import { listenForPanZoom } from "./panZoom.js";
 import { current, go } from "./router.js";
@@ -24,8 +23,7 @@ export class MapView {
     this.open = false;
     this.timer = 0;
     this.parameters = /** @type {ViewParameters} */ ({});
-    this.xy = new Float32Array(0);
-    this.index = new GridIndex(this.xy);
+    this.points = 0;
     this.layoutOf = -1; // rows of the collection that is shown
     this.keys = /** @type {Map<number, string>} */ (new Map()); // of the points, as they were requested
     this.colourings = /** @type {Map<string, Colouring>} */ (new Map());
@@ -60,9 +58,9 @@ export class MapView {
     this.choice.addEventListener("change", () =>
       go("map", this.choice.value === "" ? { bit: this.bit.value } : { colour: this.choice.value }, { replace: true }));
     this.bit.addEventListener("input", () => go("map", { bit: this.bit.value }, { replace: true }));
-    window.addEventListener("themechange", () => { if (this.xy.length) this.paint(); });
+    window.addEventListener("themechange", () => { if (this.points) this.paint(); });
     listenForPanZoom(this.canvas, this.scatter, {
-      over: (x, y) => this.select(this.pointAt(x, y, NEAR)),
+      over: (x, y) => this.select(this.scatter.nearest(x, y, NEAR)),
       out: () => this.select(-1),
       press: (x, y, touch) => this.press(x, y, touch),
       middle: () => this.selectMiddle(),
@@ -78,7 +76,7 @@ export class MapView {
     clearTimeout(this.timer);
     try {
       await this.load();
-      if (this.open && this.xy.length) await this.colour();
+      if (this.open && this.points) await this.colour();
     } catch (error) {
       this.failed(error);
     }
@@ -90,7 +88,6 @@ export class MapView {
     this.select(-1);
   }
 
-  /** @param {Error} error */
   failed(error) {
     if (!isReported(error)) this.notices.replaceChildren(failure(error.message));
   }
@@ -111,20 +108,20 @@ export class MapView {
       if (this.open) this.timer = setTimeout(() => this.show(this.parameters), INTERVAL);
       return;
     }
-    this.xy = new Float32Array(await fetchBytes("map/points"));
-    this.index = new GridIndex(this.xy);
+    const xy = new Float32Array(await fetchBytes("map/points"));
+    this.points = xy.length / 2;
     this.colourings.clear();
     this.codes = null;
     this.keys.clear();
     this.layoutOf = this.app.health.rows;
     this.element.classList.remove("waiting");
     this.notices.replaceChildren();
-    this.status.textContent = count(this.xy.length / 2, "picture");
+    this.status.textContent = count(this.points, "picture");
     this.names = colours;
     this.choice.replaceChildren(...colours.map((name) => h("option", { value: name }, name)), h("option", { value: "" }, "a bit of the code"));
     this.bit.max = String(this.app.health.bits - 1);
     this.scatter.covered = this.tools.offsetWidth < this.canvas.clientWidth / 2 ? this.tools.offsetLeft + this.tools.offsetWidth : 0;
-    this.scatter.setPoints(this.xy);
+    this.scatter.setPoints(xy);
   }
 
   /** Colour as the address says: by a field of the metadata, or by one bit. */
@@ -140,13 +137,12 @@ export class MapView {
     this.paint();
   }
 
-  /** @param {string} name */
   async byCategory(name) {
     let colouring = this.colourings.get(name);
     if (!colouring) {
       const { categories, values } = await fetchJson(`map/colours?by=${encodeURIComponent(name)}`);
       const of = Uint8Array.from(atob(values), (character) => character.charCodeAt(0));
-      colouring = inOrder(categories, of, this.xy);
+      colouring = inOrder(categories, of, this.scatter.xy);
       this.colourings.set(name, colouring);
     }
     return colouring;
@@ -155,11 +151,10 @@ export class MapView {
   /** @param {number} bit @returns {Promise<Colouring>} */
   async byBit(bit) {
     const codes = (this.codes ??= new Uint8Array(await fetchBytes("map/codes")));
-    const n = this.xy.length / 2;
     const shown = Math.min(bit, this.app.health.bits - 1);
     this.bit.value = String(shown);
     this.bitText.textContent = String(shown);
-    const of = Uint8Array.from({ length: n }, (_, i) => bitAt(codes, shown, (i * codes.length) / n));
+    const of = Uint8Array.from({ length: this.points }, (_, i) => bitAt(codes, shown, (i * codes.length) / this.points));
     return { of, names: [`bit ${shown} is 0`, `bit ${shown} is 1`], colours: [categoryColour(0), categoryColour(1)], labels: [] };
   }
 
@@ -202,7 +197,7 @@ export class MapView {
     context.scale(ratio, ratio);
     if (this.colouring.names.length <= MAX_LABELS) this.drawLabels(context);
     if (this.selected >= 0) {
-      const [x, y] = this.screenPosition(this.selected);
+      const [x, y] = this.scatter.positionOf(this.selected);
       context.lineWidth = 2.5;
       context.strokeStyle = this.ink.text;
       context.beginPath();
@@ -234,17 +229,6 @@ export class MapView {
     });
   }
 
-  /** @param {number} i */
-  screenPosition(i) {
-    return this.scatter.toScreen(this.xy[2 * i], this.xy[2 * i + 1]);
-  }
-
-  /** The point nearest to a position on the screen, or -1. @param {number} px @param {number} py @param {number} within */
-  pointAt(px, py, within) {
-    const [x, y] = this.scatter.toLayout(px, py);
-    return this.index.nearest(x, y, this.scatter.length(within));
-  }
-
   /** Select a dot (-1: none): its picture and key show beside it. @param {number} i */
   async select(i) {
     this.cross.hidden = true;
@@ -269,10 +253,9 @@ export class MapView {
     this.placeTip(i);
   }
 
-  /** @param {number} i */
   placeTip(i) {
     this.tip.hidden = false;
-    const [x, y] = this.screenPosition(i);
+    const [x, y] = this.scatter.positionOf(i);
     const { offsetWidth: width, offsetHeight: height } = this.tip;
     const { clientWidth, clientHeight } = this.canvas;
     const left = x + 16 + width > clientWidth ? x - 16 - width : x + 16;
@@ -280,7 +263,6 @@ export class MapView {
     this.tip.style.top = `${Math.max(8, Math.min(clientHeight - height - 8, y - height / 2))}px`;
   }
 
-  /** @param {number} i */
   async keyOf(i) {
     const key = this.keys.get(i) ?? /** @type {string} */ ((await fetchJson(`map/keys?at=${i}`)).key);
     this.keys.set(i, key);
@@ -290,25 +272,24 @@ export class MapView {
   /** The code of a point in hex, if the codes have been fetched. @param {number} i */
   codeOf(i) {
     if (!this.codes) return null;
-    const bytes = this.codes.length / (this.xy.length / 2);
+    const bytes = this.codes.length / this.points;
     return [...this.codes.subarray(i * bytes, (i + 1) * bytes)].map((byte) => byte.toString(16).padStart(2, "0")).join("");
   }
 
   /** With the keyboard the middle of the map is the pointer. */
   selectMiddle() {
     const { clientWidth, clientHeight } = this.canvas;
-    this.select(this.pointAt(clientWidth / 2, clientHeight / 2, Math.min(clientWidth, clientHeight) / 4));
+    this.select(this.scatter.nearest(clientWidth / 2, clientHeight / 2, Math.min(clientWidth, clientHeight) / 4));
     this.cross.hidden = false;
   }
 
   /** A press searches; a finger, which cannot hover, first shows the picture. @param {number} x @param {number} y @param {boolean} touch */
   press(x, y, touch) {
-    const i = this.pointAt(x, y, touch ? 2 * NEAR : NEAR);
+    const i = this.scatter.nearest(x, y, touch ? 2 * NEAR : NEAR);
     if (touch && i !== this.selected) this.select(i);
     else this.search(i);
   }
 
-  /** @param {number} i */
   async search(i) {
     if (i < 0) return;
     try {

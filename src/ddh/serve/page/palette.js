@@ -20,5 +20,4 @@ export const categoryColour = (i) =>
 /** A colour of the style sheet in the current theme: "--paper" -> {r, g, b}. @param {string} name */
 export const themeColour = (name) => computed(`var(${name})`);
 
-/** @param {Rgb} colour */
 export const css = ({ r, g, b }) => `rgb(${r} ${g} ${b})`;

@@ -16,7 +16,6 @@ export function listenForPanZoom(canvas, scatter, callbacks) {
   const pointers = /** @type {Map<number, Point>} */ (new Map()); // those that are down
   let moved = 0;
   let pinched = false;
-  /** @param {MouseEvent} event @returns {Point} */
   const position = (event) => {
     const box = canvas.getBoundingClientRect();
     return { x: event.clientX - box.left, y: event.clientY - box.top };
@@ -46,7 +45,6 @@ export function listenForPanZoom(canvas, scatter, callbacks) {
     pointers.set(event.pointerId, now);
   });
 
-  /** @param {PointerEvent} event */
   const up = (event) => {
     if (!pointers.delete(event.pointerId) || event.type === "pointercancel") return;
     const { x, y } = position(event);
@@ -67,7 +65,6 @@ export function listenForPanZoom(canvas, scatter, callbacks) {
   canvas.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const { clientWidth, clientHeight } = canvas;
-    /** @param {number} factor */
     const zoom = (factor) => scatter.zoomAt(clientWidth / 2, clientHeight / 2, factor);
     /** @type {Record<string, () => void>} */
     const actions = {
@@ -89,7 +86,6 @@ export function listenForPanZoom(canvas, scatter, callbacks) {
 
 /** Two fingers: what lay between them stays between them. @param {Scatter} scatter @param {Point} before @param {Point} now @param {Point} other */
 function pinch(scatter, before, now, other) {
-  /** @param {Point} a */
   const distance = (a) => Math.max(1, Math.hypot(a.x - other.x, a.y - other.y));
   scatter.zoomAt((now.x + other.x) / 2, (now.y + other.y) / 2, distance(now) / distance(before));
   scatter.pan((now.x - before.x) / 2, (now.y - before.y) / 2);

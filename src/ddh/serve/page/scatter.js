@@ -60,7 +60,6 @@ export class Scatter {
     new ResizeObserver(() => this.resize()).observe(canvas);
   }
 
-  /** @param {Float32Array} xy */
   setPoints(xy) {
     this.xy = xy;
     this.offsets = new Int32Array(xy.length / 2);
@@ -68,7 +67,6 @@ export class Scatter {
     this.look(...this.home());
   }
 
-  /** @param {Uint32Array} colours @param {number} background @param {number | null} faint */
   setColours(colours, background, faint) {
     Object.assign(this, { colours, background, faint });
     this.requestDraw();
@@ -173,12 +171,29 @@ export class Scatter {
     return [this.centre.x + (px - this.canvas.clientWidth / 2) / scale, this.centre.y + (py - this.canvas.clientHeight / 2) / scale];
   }
 
+  /** Where a point lies on the screen, in CSS pixels of the canvas. @param {number} i */
+  positionOf(i) {
+    return this.toScreen(this.xy[2 * i], this.xy[2 * i + 1]);
+  }
+
+  /** The point nearest to a position on the screen within a distance, or -1. @param {number} px @param {number} py @param {number} within */
+  nearest(px, py, within) {
+    const { xy } = this;
+    const [x, y] = this.toLayout(px, py);
+    let best = -1;
+    let least = this.length(within) ** 2;
+    for (let i = 0; i < xy.length; i += 2) {
+      const distance = (xy[i] - x) ** 2 + (xy[i + 1] - y) ** 2;
+      if (distance <= least) { least = distance; best = i / 2; }
+    }
+    return best;
+  }
+
   /** A length in CSS pixels as a length of the layout. @param {number} pixels */
   length(pixels) {
     return (pixels * this.ratio) / this.scale();
   }
 
-  /** @param {number} dx @param {number} dy */
   pan(dx, dy) {
     this.look(this.centre.x - this.length(dx), this.centre.y - this.length(dy), this.zoom);
   }
@@ -191,7 +206,6 @@ export class Scatter {
     this.look(x + (this.centre.x - x) * kept, y + (this.centre.y - y) * kept, zoom);
   }
 
-  /** @param {number} factor */
   zoomedBy(factor) {
     return Math.max(MIN_ZOOM, Math.min(MAX_ZOOM, this.zoom * factor));
   }
@@ -214,7 +228,6 @@ export class Scatter {
   glide(x, y, zoom) {
     const from = { ...this.centre, zoom: this.zoom };
     const begun = performance.now();
-    /** @param {number} now */
     const step = (now) => {
       const part = reducedMotion.matches ? 1 : Math.min(1, Math.max(0, now - begun) / GLIDE);
       const eased = 1 - (1 - part) ** 3;
@@ -224,7 +237,6 @@ export class Scatter {
     step(begun);
   }
 
-  /** @param {number} factor */
   glideZoom(factor) {
     this.glide(this.centre.x, this.centre.y, this.zoomedBy(factor));
   }

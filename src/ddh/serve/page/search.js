@@ -196,7 +196,6 @@ export class SearchView {
     return this.uploads.has(code) ? "Like your picture" : "Near a code";
   }
 
-  /** @param {string} text */
   setTitle(text) {
     this.title.textContent = text;
     this.app.setTitle(text);
@@ -215,7 +214,6 @@ export class SearchView {
     }
   }
 
-  /** @param {number} index */
   openDetail(index) {
     const code = this.answer?.query?.code;
     openDetail({
@@ -264,13 +262,11 @@ export class SearchView {
     this.query.input.blur();
   }
 
-  /** @param {Error} error */
   failed(error) {
     this.status.textContent = "";
     if (!isReported(error)) this.showFailure(error.message);
   }
 
-  /** @param {string} text */
   showFailure(text) {
     this.grid.pager.stop();
     this.grid.clear();

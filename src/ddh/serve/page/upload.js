@@ -5,9 +5,7 @@ import { button, h, icon } from "./dom.js";
 const dropHint = h("div", { class: "veil", hidden: true, "aria-hidden": "true" },
   h("div", {}, icon("picture"), h("p", {}, "Drop the picture to search with it")));
 
-/** @param {DragEvent} event */
 const carriesFiles = (event) => event.dataTransfer?.types.includes("Files");
-/** @param {File} file */
 export const isPicture = (file) => file.type.startsWith("image/");
 
 /**
