@@ -79,7 +79,7 @@ def test_curves_are_thinned_and_keep_their_ends():
     for x in range(12_345):
         curve.add(x, -x)
     found = curve.record("loss")
-    assert 200 <= len(found["x"]) <= jobs.MOST_POINTS
+    assert 200 <= len(found["x"]) <= jobs.MAX_POINTS
     assert (found["x"][0], found["x"][-1]) == (0, 12_344)
     assert found["x"] == sorted(found["x"])
     assert found["y"] == [-x for x in found["x"]]
@@ -142,12 +142,12 @@ def test_broken_records_are_passed_over(state):
     folder = state / "jobs"
     for number, text in enumerate(["", "{", "[]", "{}", '{"state": "running"}', "null", "\udcff"]):
         (folder / f"bad-{number}.json").write_bytes(text.encode("utf-8", "surrogateescape"))
-    (folder / "large.json").write_bytes(b" " * (jobs.LARGEST_RECORD + 1))
+    (folder / "large.json").write_bytes(b" " * (jobs.MAX_RECORD_BYTES + 1))
     assert [record["title"] for record in jobs.read_jobs()] == ["good"]
 
 
 def test_old_records_are_dropped(state, monkeypatch):
-    monkeypatch.setattr(jobs, "MOST_RECORDS", 3)
+    monkeypatch.setattr(jobs, "MAX_RECORDS", 3)
     for number in range(6):
         with jobs.job("fit", str(number)):
             pass

@@ -239,7 +239,7 @@ def test_nus_wide_says_what_is_wrong(nus, tmp_path_factory):
     good = labels.read_text()
     for bad in (good.replace("0", "2"), good.replace("\n", "", 1), good + "yes\n"):
         labels.write_text(bad)
-        with pytest.raises(InputError, match=r"Labels_sky\.txt should hold one 0 or 1 a line"):
+        with pytest.raises(InputError, match=r"Labels_sky\.txt should hold one 0 or 1 per line"):
             nus_wide(nus, concepts=3)
     labels.write_text(good + "1\n")
     with pytest.raises(InputError, match="differ in length"):

@@ -1,8 +1,8 @@
-"""Records of long jobs, so that a page or another terminal can tell how far they are.
+"""Records of long jobs, for the web page and other terminals.
 
 A job is one small JSON file in the user's state folder (DDH_STATE, else XDG_STATE_HOME/ddh),
-written whole and at most once a second. Progress bars report to the job that runs, so a command
-says no more than `@recorded("fit", "out")`. A folder that cannot be written never harms a job.
+written atomically and at most once per second. Progress bars report to the running job, so that a
+command only says `@recorded("fit", "out")`. A folder that cannot be written never harms a job.
 """
 
 import json
@@ -22,86 +22,79 @@ from typing import Any
 from ddh._core.atomic import write_atomic
 
 WRITTEN_EVERY = 1.0  # seconds
-MOST_POINTS = 500  # of a curve
-MOST_RECORDS = 50  # kept; older ones are dropped when a job starts
-LARGEST_RECORD = 1 << 20  # bytes; anything larger in the folder is not ours
-FOREIGN_SECONDS = 600.0  # without news, after which a job of another machine counts as lost
+MAX_POINTS = 500  # per curve
+MAX_RECORDS = 50  # kept; older ones are deleted when a job starts
+MAX_RECORD_BYTES = 1 << 20  # anything larger in the folder is not ours
+REMOTE_TIMEOUT = 600.0  # seconds without news after which a job of another host counts as lost
 
 Record = dict[str, Any]
 Command = Callable[..., Any]
 
 
 @dataclass
+class Curve:
+    """Points of a curve, at most 500: when there are more, every second one is dropped."""
+
+    kept: list[tuple[float, float]] = field(default_factory=list)
+    last: tuple[float, float] | None = None
+    every: int = 1
+    count: int = 0
+
+    def add(self, x: float, y: float) -> None:
+        self.last = (x, y)
+        if self.count % self.every == 0:
+            self.kept.append(self.last)
+        self.count += 1
+        if len(self.kept) >= MAX_POINTS:
+            self.kept, self.every = self.kept[::2], 2 * self.every
+
+    def record(self, name: str) -> Record:
+        """The curve for JSON, always with its newest point."""
+        points = list(dict.fromkeys([*self.kept, *([self.last] if self.last else [])]))
+        return {"name": name, "x": [x for x, _ in points], "y": [y for _, y in points]}
+
+
+@dataclass
 class Stage:
-    """One stretch of a job with a count of its own, such as one progress bar."""
+    """One stretch of a job with its own count, such as one progress bar."""
 
     job: "Job"
     label: str
     total: int | None
     unit: str
     done: int = 0
-    _first: tuple[float, int] | None = None  # time and count of the first news
+    _first: tuple[float, int] | None = None  # time and count of the first update
 
     def advance(self, count: int = 1) -> None:
-        """`count` more are done."""
+        """Add `count` to what is done."""
         self.done += count
-        if self._first is None:  # what an earlier run had done says nothing of the speed
+        if self._first is None:  # what an earlier run had done says nothing about the speed
             self._first = time.monotonic(), self.done
         self.job.stage = self
         self.job.write()
 
     def point(self, name: str, value: float) -> None:
-        """A point of the curve `name`, over what is done; what is no number has no place there."""
+        """Add a finite value to the curve `name`, over what is done."""
         if math.isfinite(value):
             self.job.curves.setdefault(name, Curve()).add(self.done, value)
 
     def seconds_left(self) -> float | None:
-        """At the speed so far; None where nobody can know."""
-        if self._first is None or self.total is None:
+        """Estimate from the speed so far; None where there is none yet."""
+        if self._first is None or self.total is None or self.done <= self._first[1]:
             return None
         started, before = self._first
-        if self.done <= before:
-            return None
         return (self.total - self.done) * (time.monotonic() - started) / (self.done - before)
 
 
-@dataclass
-class Curve:
-    """Points of a curve, at most 500: when there are more, every second one goes."""
-
-    kept: list[tuple[float, float]] = field(default_factory=list)
-    last: tuple[float, float] | None = None
-    _every: int = 1
-    _seen: int = 0
-
-    def add(self, x: float, y: float) -> None:
-        """One more point; those between the kept ones are forgotten."""
-        self.last = (x, y)
-        if self._seen % self._every == 0:
-            self.kept.append(self.last)
-        self._seen += 1
-        if len(self.kept) >= MOST_POINTS:
-            self.kept, self._every = self.kept[::2], 2 * self._every
-
-    def record(self, name: str) -> Record:
-        """The curve as JSON tells it; the newest point is always there."""
-        points = list(self.kept)
-        if self.last is not None and points[-1] != self.last:
-            points.append(self.last)
-        return {"name": name, "x": [x for x, _ in points], "y": [y for _, y in points]}
-
-
 class Job:
-    """A job of this process, and the file that tells of it."""
+    """A job of this process and its file."""
 
     def __init__(self, kind: str, title: str) -> None:
         self.kind, self.title, self.state, self.message = kind, title, "running", ""
         self.stage: Stage | None = None
         self.curves: dict[str, Curve] = {}
-        self._started = _now()
-        self._pid = os.getpid()
+        self._started, self._pid, self._written = _now(), os.getpid(), -WRITTEN_EVERY
         self.id = f"{time.time_ns():019d}-{secrets.token_hex(4)}"  # names sort by age
-        self._written = -WRITTEN_EVERY
 
     def write(self, *, now: bool = False) -> None:
         """Write the record, unless that was just done; a child process writes nothing."""
@@ -115,7 +108,7 @@ class Job:
             write_atomic(folder / f"{self.id}.json", json.dumps(self._record()).encode())
 
     def _record(self) -> Record:
-        stage = self.stage
+        stage = self.stage or Stage(self, "", None, "")
         return {
             "id": self.id,
             "kind": self.kind,
@@ -123,16 +116,14 @@ class Job:
             "state": self.state,
             "started": self._started,
             "updated": _now(),
-            "done": stage.done if stage else 0,
-            "total": stage.total if stage else None,
-            "unit": stage.unit if stage else "",
-            "seconds_left": stage.seconds_left() if stage and self.state == "running" else None,
-            "message": self.message or (stage.label if stage else ""),
+            "done": stage.done,
+            "total": stage.total,
+            "unit": stage.unit,
+            "seconds_left": stage.seconds_left() if self.state == "running" else None,
+            "message": self.message or stage.label,
             "curves": [curve.record(name) for name, curve in self.curves.items()],
-            "process": {
-                "host": platform.node(), "pid": self._pid, "born": _birth(self._pid)
-            },
-        }  # fmt: skip
+            "process": {"host": platform.node(), "pid": self._pid, "born": _birth(self._pid)},
+        }
 
 
 _current: Job | None = None
@@ -144,7 +135,9 @@ def job(kind: str, title: str) -> Iterator[Job]:
     global _current
     outer, _current = _current, Job(kind, title)
     mine = _current
-    _drop_old()
+    for path in _files()[:-MAX_RECORDS]:
+        with suppress(OSError):
+            path.unlink()
     mine.write(now=True)
     try:
         yield mine
@@ -160,9 +153,10 @@ def job(kind: str, title: str) -> Iterator[Job]:
 
 
 def recorded(kind: str, title: str) -> Callable[[Command], Command]:
-    """A command whose runs are jobs, named after the last part of its argument `title`.
+    """Make each run of a command a job, named after the last part of its argument `title`.
 
-    Of several processes that fit together (torchrun), the first one tells.
+    That part shows neither folders nor the password of a database. Of several processes that fit
+    together (torchrun), the first one reports.
     """
 
     def wrap(command: Command) -> Command:
@@ -170,7 +164,8 @@ def recorded(kind: str, title: str) -> Callable[[Command], Command]:
         def run(*args: Any, **options: Any) -> Any:
             if os.environ.get("RANK", "0") != "0":
                 return command(*args, **options)
-            with job(kind, _last_part(str(options[title]))):
+            name = str(options[title]).rstrip("/").rpartition("/")[2].rpartition("@")[2]
+            with job(kind, name):
                 return command(*args, **options)
 
         return run
@@ -178,13 +173,8 @@ def recorded(kind: str, title: str) -> Callable[[Command], Command]:
     return wrap
 
 
-def _last_part(name: str) -> str:
-    """Nothing of where it lies, and no password of a database."""
-    return name.rstrip("/").rpartition("/")[2].rpartition("@")[2]
-
-
 def stage(label: str, total: int | None, unit: str) -> Stage | None:
-    """A new stage of the job that runs; None where none does."""
+    """A new stage of the running job; None where there is none."""
     return None if _current is None else Stage(_current, label, total, unit)
 
 
@@ -192,55 +182,17 @@ def stage(label: str, total: int | None, unit: str) -> Stage | None:
 
 
 def jobs_folder() -> Path:
-    """Where the records lie."""
-    given = os.environ.get("DDH_STATE")
-    if given:
+    """The folder of the records."""
+    if given := os.environ.get("DDH_STATE"):
         return Path(given) / "jobs"
     home = os.environ.get("XDG_STATE_HOME")
     return (Path(home) if home else Path.home() / ".local" / "state") / "ddh" / "jobs"
 
 
 def read_jobs() -> list[Record]:
-    """All jobs that are known, the newest first; what cannot be read is passed over."""
+    """All known jobs, the newest first; unreadable records are skipped."""
     records = [record for path in _files() if (record := _read(path)) is not None]
-    records.sort(key=lambda record: record["id"], reverse=True)
-    return records[:MOST_RECORDS]
-
-
-def _read(path: Path) -> Record | None:
-    try:
-        if path.stat().st_size > LARGEST_RECORD:
-            return None
-        record = json.loads(path.read_text(encoding="utf-8"))
-        process = record.pop("process")
-        if record["state"] == "running" and not _lives(process, record["updated"]):
-            record["state"], record["seconds_left"] = "lost", None
-        return record if isinstance(record["id"], str) else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
-
-
-def _lives(process: Record, updated: str) -> bool:
-    """Whether the process of a job still runs: the same one, not another with its number."""
-    if process["host"] != platform.node():
-        age = datetime.now(UTC) - datetime.fromisoformat(updated)
-        return age.total_seconds() < FOREIGN_SECONDS
-    try:
-        os.kill(process["pid"], 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        pass  # it is there, and another user's
-    return process["born"] == _birth(process["pid"])
-
-
-def _birth(pid: int) -> int | None:
-    """When a process started, in the kernel's own count; None where that cannot be known."""
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    return int(status.rpartition(")")[2].split()[19])  # field 22; the name may hold anything
+    return sorted(records, key=lambda record: record["id"], reverse=True)[:MAX_RECORDS]
 
 
 def _files() -> list[Path]:
@@ -250,10 +202,40 @@ def _files() -> list[Path]:
         return []
 
 
-def _drop_old() -> None:
-    for path in _files()[:-MOST_RECORDS]:
-        with suppress(OSError):
-            path.unlink()
+def _read(path: Path) -> Record | None:
+    try:
+        if path.stat().st_size > MAX_RECORD_BYTES:
+            return None
+        record: Record = json.loads(path.read_text(encoding="utf-8"))
+        process = record.pop("process")
+        if record["state"] == "running" and not _is_alive(process, record["updated"]):
+            record["state"], record["seconds_left"] = "lost", None
+        return record if isinstance(record["id"], str) else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _is_alive(process: Record, updated: str) -> bool:
+    """Whether the process of a job still runs: the same one, not another with its number."""
+    if process["host"] != platform.node():
+        age = datetime.now(UTC) - datetime.fromisoformat(updated)
+        return age.total_seconds() < REMOTE_TIMEOUT
+    try:
+        os.kill(process["pid"], 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass  # it runs as another user
+    return bool(process["born"] == _birth(process["pid"]))
+
+
+def _birth(pid: int) -> int | None:
+    """Start time of a process in the kernel's own count; None where it is unknown."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    return int(status.rpartition(")")[2].split()[19])  # field 22; the name may hold anything
 
 
 def _now() -> str:

@@ -2,17 +2,20 @@
 
 from ddh.images.cifar import cifar10
 from ddh.images.decoding import Limits, UnreadableImage, decode
-from ddh.images.digests import pixel_digest
 from ddh.images.flowers import Split, flowers17, flowers17_splits
-from ddh.images.handwriting import digits
-from ddh.images.label_list import multi_label_list
-from ddh.images.labelled import LabelledImages
-from ddh.images.loading import Batch, Failure, load_batches, load_parts
+from ddh.images.labelled import LabelledImages, digits, multi_label_list
+from ddh.images.loading import Batch, Failure, load_batches, load_parts, pixel_digest
 from ddh.images.nus import nus_wide
-from ddh.images.opening import is_images, open_images
 from ddh.images.preprocessing import Preprocessing
 from ddh.images.sheet import SheetRow, contact_sheet
-from ddh.images.sources import ImageArray, ImageFiles, ImageFolder, ImageSource
+from ddh.images.sources import (
+    ImageArray,
+    ImageFiles,
+    ImageFolder,
+    ImageSource,
+    is_images,
+    open_images,
+)
 
 __all__ = [
     "Batch",

@@ -33,17 +33,8 @@ BATCHES = {
     "all": (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"),
 }
 CLASSES = (
-    "airplane",
-    "automobile",
-    "bird",
-    "cat",
-    "deer",
-    "dog",
-    "frog",
-    "horse",
-    "ship",
-    "truck",
-)
+    "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
+)  # fmt: skip
 
 
 class _ArraysOnly(pickle.Unpickler):

@@ -14,24 +14,10 @@ from ddh.images.sources import ImageFiles
 
 PER_CLASS = 80
 CLASSES = (
-    "daffodil",
-    "snowdrop",
-    "lily of the valley",
-    "bluebell",
-    "crocus",
-    "iris",
-    "tiger lily",
-    "tulip",
-    "fritillary",
-    "sunflower",
-    "daisy",
-    "coltsfoot",
-    "dandelion",
-    "cowslip",
-    "buttercup",
-    "windflower",
-    "pansy",
-)
+    "daffodil", "snowdrop", "lily of the valley", "bluebell", "crocus", "iris", "tiger lily",
+    "tulip", "fritillary", "sunflower", "daisy", "coltsfoot", "dandelion", "cowslip", "buttercup",
+    "windflower", "pansy",
+)  # fmt: skip
 IMAGES = PER_CLASS * len(CLASSES)
 TRAIN, VALIDATION = 40, 20  # pictures of each class; the other 20 are for testing
 SPLITS_FILE = "datasplits.mat"
@@ -66,7 +52,7 @@ def flowers17(root: str | os.PathLike[str]) -> LabelledImages:
 def flowers17_splits(root: str | os.PathLike[str], *, seed: int = 0) -> tuple[Split, ...]:
     """The three official splits from datasplits.mat, near the pictures.
 
-    Without that file: three random ones of the same shape (40 / 20 / 20 a class), and a warning,
+    Without that file: three random ones of the same shape (40 / 20 / 20 per class), and a warning,
     since their figures are not those of the official splits.
     """
     folder = _folder(Path(root))
@@ -75,7 +61,7 @@ def flowers17_splits(root: str | os.PathLike[str], *, seed: int = 0) -> tuple[Sp
             return _official_splits(place / SPLITS_FILE)
     warnings.warn(
         f"no {SPLITS_FILE} beside the pictures (get it from {WHERE}): using three random "
-        f"40/20/20 splits a class with seed {seed}, not the official ones",
+        f"40/20/20 splits per class with seed {seed}, not the official ones",
         DDHWarning,
         stacklevel=2,
     )
@@ -98,17 +84,16 @@ def _official_splits(path: Path) -> tuple[Split, ...]:
         content = loadmat(path)
     except Exception as error:  # a damaged file makes the parser raise almost anything
         raise InputError(f"{path} is not a MATLAB file: {error}; get it from {WHERE}") from error
-    return tuple(_official_split(content, number, path) for number in (1, 2, 3))
-
-
-def _official_split(content: dict[str, NDArray], number: int, path: Path) -> Split:
-    keys = [f"{part}{number}" for part in ("trn", "val", "tst")]
-    if absent := [key for key in keys if key not in content]:
-        raise InputError(f"{path} lacks {', '.join(absent)}: get it from {WHERE}")
-    parts = [np.sort(content[key].ravel().astype(np.int64)) - 1 for key in keys]
-    if not np.array_equal(np.sort(np.concatenate(parts)), np.arange(IMAGES)):
-        raise InputError(f"{path}: split {number} does not name each of {IMAGES:,} images once")
-    return Split(f"official {number}", *parts)
+    splits = []
+    for number in (1, 2, 3):
+        keys = [f"{part}{number}" for part in ("trn", "val", "tst")]
+        if absent := [key for key in keys if key not in content]:
+            raise InputError(f"{path} lacks {', '.join(absent)}: get it from {WHERE}")
+        parts = [np.sort(content[key].ravel().astype(np.int64)) - 1 for key in keys]
+        if not np.array_equal(np.sort(np.concatenate(parts)), np.arange(IMAGES)):
+            raise InputError(f"{path}: split {number} does not name each of {IMAGES:,} images once")
+        splits.append(Split(f"official {number}", *parts))
+    return tuple(splits)
 
 
 def _seeded_split(seed: int, number: int) -> Split:

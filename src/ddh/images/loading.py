@@ -1,5 +1,6 @@
 """Batches of preprocessed pictures, decoded by threads that run ahead of whoever consumes them."""
 
+import hashlib
 from collections import deque
 from collections.abc import Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -7,14 +8,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from ddh._core.errors import InputError
-from ddh._core.threads import cpu_count
+from ddh._core.progress import track
+from ddh._core.threads import cpu_count, thread_imap
 from ddh.images.decoding import UnreadableImage
 from ddh.images.preprocessing import Preprocessing
 from ddh.images.sources import ImageArray, ImageSource
 
 MAX_WORKERS = 16
+DIGEST_BYTES = 16
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ def load_parts(
 ) -> Generator[Batch, None, None]:
     """As `load_batches`, for batches of any sizes: each part names the pictures of one."""
     if isinstance(source, ImageArray) and preprocessing.keeps(*source.pixels.shape[1:3]):
-        return _copy_batches(source, parts)
+        return (Batch(part, source.pixels[part]) for part in parts)
     return _decode_batches(
         source, preprocessing, parts, workers or min(cpu_count(), MAX_WORKERS), ahead
     )
@@ -86,13 +90,6 @@ def _order(indices: Iterable[int] | None, total: int) -> NDArray[np.int64]:
     if order.size and (order.min() < 0 or order.max() >= total):
         raise InputError(f"indices must lie between 0 and {total - 1}")
     return order
-
-
-def _copy_batches(
-    source: ImageArray, parts: list[NDArray[np.int64]]
-) -> Generator[Batch, None, None]:
-    for part in parts:
-        yield Batch(part, source.pixels[part])
 
 
 def _decode_batches(
@@ -141,3 +138,27 @@ class _Pending:
         usable = np.array([failure is None for failure in failures])
         bad = [failure for failure in failures if failure is not None]
         return Batch(self.indices[usable], self.pixels[usable], bad)
+
+
+def pixel_digest(source: ImageSource, indices: Iterable[int] | None = None) -> list[str]:
+    """One digest (32 hexadecimal digits) per picture of its size and upright RGB pixels.
+
+    Two pictures have the same digest exactly when they decode to the same pixels: the check that
+    a query is not also in the database. Raises `InputError` for a picture that cannot be read.
+    Memory: one decoded picture per thread.
+    """
+    chosen = range(len(source)) if indices is None else list(indices)
+    if isinstance(source, ImageArray):  # no need of threads, nor of a Pillow image each
+        height, width = source.pixels.shape[1:3]
+        return [_digest(width, height, source.pixels[i].tobytes()) for i in chosen]
+    digests = thread_imap(lambda i: _image_digest(source.read(i)), chosen)
+    return list(track(digests, "Pixel digests", total=len(chosen), unit="image"))
+
+
+def _image_digest(image: Image.Image) -> str:
+    return _digest(image.width, image.height, image.tobytes())
+
+
+def _digest(width: int, height: int, rgb: bytes) -> str:
+    content = f"{width}x{height}:".encode() + rgb  # the size too: 2 x 3 is not 3 x 2
+    return hashlib.blake2b(content, digest_size=DIGEST_BYTES).hexdigest()

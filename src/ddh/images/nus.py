@@ -1,8 +1,8 @@
 """NUS-WIDE (Chua et al. 2009): Flickr pictures with 81 concepts, in the layout of its release.
 
-ImageList/Imagelist.txt                       actor\\0001_2124494179.jpg, one a line
+ImageList/Imagelist.txt                       actor\\0001_2124494179.jpg, one per line
 ImageList/TrainImagelist.txt, TestImagelist.txt
-Groundtruth/AllLabels/Labels_<concept>.txt    0 or 1, one line a picture of Imagelist.txt
+Groundtruth/AllLabels/Labels_<concept>.txt    0 or 1, one line per picture of Imagelist.txt
 Groundtruth/TrainTestLabels/Labels_<concept>_Train.txt, ..._Test.txt
 Flickr/actor/0001_2124494179.jpg              the pictures
 """
@@ -37,12 +37,12 @@ def nus_wide(
     Concepts are counted over the whole release, so every split has the same classes (sorted by
     name). Pictures are looked for in `images`, or else below `root` in Flickr/ or images/; many
     are no longer to be had, so those that are not on disk are left out and counted in `missing`.
-    Memory: one byte a picture and concept (22 MB for all 81).
+    Memory: one byte per picture and concept (22 MB for all 81).
     """
     if split not in ("all", "train", "test"):
         raise InputError(f"the splits of NUS-WIDE are all, train and test, not {split!r}")
     folder = _folder(Path(root))
-    everything = _read_labels(folder / "Groundtruth" / "AllLabels", "Labels_*.txt")
+    everything = _read_labels(folder / "Groundtruth" / "AllLabels")
     chosen = _most_frequent(everything, concepts)
     if split == "all":
         vectors = [everything[concept] for concept in chosen]
@@ -53,15 +53,18 @@ def nus_wide(
         names = [f"Labels_{concept}_{part}.txt" for concept in chosen]
         vectors = [_read_vector(_find(official, name)) for name in names]
         listing = _find(folder / "ImageList", f"{part}Imagelist.txt")
-    labels = _columns(vectors, chosen)
+    lengths = {concept: len(vector) for concept, vector in zip(chosen, vectors, strict=True)}
+    if len(set(lengths.values())) != 1:
+        raise InputError(f"the label files differ in length: {lengths}")
+    labels = np.stack(vectors, axis=1)
     paths = _read_list(listing)
     if len(paths) != len(labels):
         raise InputError(f"{listing} has {len(paths):,} images, its labels {len(labels):,} lines")
     shown = np.flatnonzero(labels.any(axis=1))
-    pictures = _pictures(folder) if images is None else Path(images)
+    below = next((folder / name for name in PICTURES if (folder / name).is_dir()), folder)
     name = f"NUS-WIDE {split}, {len(chosen)} concepts"
     relative = [paths[i] for i in shown]
-    return LabelledImages.from_files(pictures, relative, labels[shown], name, chosen)
+    return LabelledImages.from_files(images or below, relative, labels[shown], name, chosen)
 
 
 def _folder(root: Path) -> Path:
@@ -69,10 +72,6 @@ def _folder(root: Path) -> Path:
         if (folder / "Groundtruth" / "AllLabels").is_dir():
             return folder
     raise InputError(f"no Groundtruth/AllLabels in {root}: {WHERE}")
-
-
-def _pictures(folder: Path) -> Path:
-    return next((folder / name for name in PICTURES if (folder / name).is_dir()), folder)
 
 
 def _find(folder: Path, name: str) -> Path:
@@ -89,19 +88,19 @@ def _read_list(path: Path) -> list[str]:
     return [line.strip().replace("\\", "/") for line in lines if line.strip()]
 
 
-def _read_labels(folder: Path, pattern: str) -> dict[str, NDArray[np.uint8]]:
-    files = sorted(folder.glob(pattern))
+def _read_labels(folder: Path) -> dict[str, NDArray[np.uint8]]:
+    files = sorted(folder.glob("Labels_*.txt"))
     if not files:
-        raise InputError(f"no label files {pattern} in {folder}: {WHERE}")
+        raise InputError(f"no label files Labels_*.txt in {folder}: {WHERE}")
     return {path.stem.removeprefix("Labels_"): _read_vector(path) for path in files}
 
 
 def _read_vector(path: Path) -> NDArray[np.uint8]:
-    """A column of 0 and 1, one a line."""
+    """A column of 0 and 1, one per line."""
     words = path.read_bytes().split()
     digits = np.frombuffer(b"".join(words), np.uint8) - np.uint8(ord("0"))
     if len(digits) != len(words) or (digits > 1).any():
-        raise InputError(f"{path} should hold one 0 or 1 a line and nothing else")
+        raise InputError(f"{path} should hold one 0 or 1 per line and nothing else")
     return digits
 
 
@@ -110,10 +109,3 @@ def _most_frequent(labels: dict[str, NDArray[np.uint8]], count: int) -> tuple[st
         raise InputError(f"{count} concepts were asked for, the label files name {len(labels)}")
     ranked = sorted(labels, key=lambda concept: (-int(labels[concept].sum()), concept))
     return tuple(sorted(ranked[:count]))
-
-
-def _columns(vectors: list[NDArray[np.uint8]], concepts: tuple[str, ...]) -> NDArray[np.uint8]:
-    lengths = {concept: len(v) for concept, v in zip(concepts, vectors, strict=True)}
-    if len(set(lengths.values())) != 1:
-        raise InputError(f"the label files differ in length: {lengths}")
-    return np.stack(vectors, axis=1)

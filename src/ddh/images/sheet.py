@@ -1,4 +1,4 @@
-"""Contact sheets: a picture file with one query a row and its nearest pictures beside it."""
+"""Contact sheets: a picture file with one query per row and its nearest pictures beside it."""
 
 import os
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from ddh._core.errors import InputError
 from ddh.images.decoding import to_rgb
-from ddh.images.pixels import as_pixels
+from ddh.images.sources import as_pixels
 
 PAPER = (255, 255, 255)
 INK = (38, 42, 48)
