@@ -28,6 +28,7 @@ from ddh.cluster import (
     pipeline,
 )
 from ddh.cluster.batches import Batch, Outcome
+from ddh.index import Written
 
 pytestmark = pytest.mark.timeout(900)  # starting workers takes long where others work too
 
@@ -107,20 +108,17 @@ def new_index(location: str | Path, model: ModelFiles) -> str:
 
 
 class Struck(IndexTarget):
-    """An index; when a certain batch is done something happens, in the middle of the job."""
+    """An index; when a certain batch is written something happens, in the middle of the job."""
 
-    def __init__(self, location: str, model: ModelFiles, blows: dict[int, Callable[[], None]]):
-        super().__init__(location, model.bits, model.id)
+    def __init__(self, location: str, blows: dict[int, Callable[[], None]]):
+        super().__init__(ddh.index.open(location, create=False))
         self.blows, self.finished = blows, 0
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """To the workers it is an ordinary index."""
-        return IndexTarget, (self.location, self.bits, self.model_id)
-
-    def done(self, batch: Batch, outcome: Outcome) -> None:
-        super().done(batch, outcome)
+    def write(self, batch: Batch, outcome: Outcome) -> Written:
+        written = super().write(batch, outcome)
         self.finished += 1
         self.blows.get(self.finished, lambda: None)()
+        return written
 
 
 def run(*arguments: Any) -> dict[str, Any]:
@@ -138,7 +136,7 @@ def test_every_row_is_there_once_though_a_worker_and_a_node_die(
 ):
     files = ModelFiles.read(model)
     blows = {4: two_nodes.kill_head_worker, 12: two_nodes.kill_other_node}
-    target = Struck(new_index(f"{postgres}#killed", files), files, blows)
+    target = Struck(new_index(f"{postgres}#killed", files), blows)
     report = encode_on_cluster(ImageLocation(str(photos)), files, target, job_on(two_nodes))
     assert report.retried > 0
     assert report.rows == len(expected)
@@ -148,11 +146,9 @@ def test_every_row_is_there_once_though_a_worker_and_a_node_die(
     assert dict(rows) == expected
 
 
-def test_milvus_is_written_by_the_workers_each_row_once_though_one_dies(
-    two_nodes, photos, model, expected, milvus
-):
+def test_milvus_has_each_row_once_though_a_worker_dies(two_nodes, photos, model, expected, milvus):
     files = ModelFiles.read(model)
-    target = Struck(new_index(f"{milvus}#killed", files), files, {4: two_nodes.kill_a_worker})
+    target = Struck(new_index(f"{milvus}#killed", files), {4: two_nodes.kill_a_worker})
     job = job_on(two_nodes, actors=1)
     report = encode_on_cluster(ImageLocation(f"file://{photos}/dark", "dark"), files, target, job)
     assert report.retried > 0
@@ -269,7 +265,7 @@ def test_a_picture_that_kills_its_workers_is_found_and_left_out(
         ModelFiles.read(model),
         new_index(tmp_path / "a.index", ModelFiles.read(model)),
     )
-    target = IndexTarget(location, files.bits, files.id)
+    target = IndexTarget(ddh.index.open(location))
     job = job_on(two_nodes, batch_size=64)
     report = encode_on_cluster(deadly(some_photos), files, target, job)
     assert [entry["name"] for entry in report.skipped] == ["one/deadly.png"]

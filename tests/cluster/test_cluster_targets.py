@@ -1,10 +1,9 @@
 """What is there already and what is left, the manifest, the choice of workers, and the commands."""
 
-import pickle
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import numpy as np
@@ -27,7 +26,7 @@ from ddh.cluster import (
 )
 from ddh.cluster.batches import Batch, EncodedRow, ImageFile, Outcome, cut
 from ddh.cluster.connection import connect
-from ddh.cluster.encoder import Encoder, Job
+from ddh.cluster.encoder import Encoder
 from ddh.index import FileStamp, Written
 
 BITS = 12
@@ -61,12 +60,9 @@ def fill(target: ShardTarget, batches: list[Batch]) -> Report:
     """A run of the job without workers; what was found is in the report as unchanged."""
     report = Report()
     for batch in batches:
-        left, done = target.plan(batch)
-        report.add(done)
+        left = target.plan(batch, report)
         if left is not None:
-            outcome = encoded(left)
-            target.done(left, outcome)
-            report.add(outcome)
+            report.new += target.write(left, encoded(left)).added
     return report
 
 
@@ -74,7 +70,6 @@ def test_shards_hold_the_rows_and_say_whose_they_are(tmp_path):
     target = shards(str(tmp_path / "codes"))
     fill(target, list(cut(pictures(100), 16)))
     target.finish()
-    target.close()
     table = pyarrow.parquet.read_table(tmp_path / "codes").sort_by("key")
     assert table.column_names == ["key", "code", "path", "metadata"]
     assert table["code"].to_pylist() == [bytes([i, 0]) for i in range(100)]
@@ -89,20 +84,17 @@ def test_a_second_run_does_what_is_left_and_clears_what_is_gone(tmp_path):
     batches = list(cut(pictures(100), 16))
     first = shards(str(tmp_path))
     fill(first, batches[:3])
-    first.close()  # interrupted
     done = sum(map(len, batches[:3]))
     second = shards(str(tmp_path))
     report = fill(second, batches)
     assert (report.unchanged, report.new) == (done, 100 - done)
     second.finish()
-    second.close()
     assert keys(tmp_path) == [p.key for p in pictures(100)]
 
     (tmp_path / ".codes-left-by-a-killed-writer").touch()
     third = shards(str(tmp_path))
     assert fill(third, list(cut(pictures(50), 16))).rows == 50
     third.finish()
-    third.close()
     assert keys(tmp_path) == [p.key for p in pictures(50)]
     assert all(file.suffix == ".parquet" for file in tmp_path.iterdir())
 
@@ -111,7 +103,6 @@ def test_a_shard_that_was_deleted_is_made_again(tmp_path):
     batches = list(cut(pictures(40), 16))
     target = shards(str(tmp_path))
     fill(target, batches)
-    target.close()
     next(tmp_path.glob("codes-*")).unlink()
     again = shards(str(tmp_path))
     assert 0 < fill(again, batches).new < 40
@@ -123,31 +114,18 @@ def test_skipped_pictures_are_known_to_the_next_run(tmp_path):
     skipped = [{"name": "004.png", "reason": "odd \u2028 text"}]
     target = shards(str(tmp_path))
     outcome = encoded(Batch(batch.files[:4]))
-    target.done(batch, Outcome(batch.id, rows=outcome.rows, skipped=skipped))
-    target.close()
-    again = shards(str(tmp_path))
-    left, done = again.plan(batch)
-    assert left is None
-    assert (done.unchanged, done.skipped) == (4, skipped)
+    target.write(batch, Outcome(batch.id, rows=outcome.rows, skipped=skipped))
+    again, report = shards(str(tmp_path)), Report()
+    assert again.plan(batch, report) is None
+    assert (report.unchanged, report.skipped) == (4, skipped)
     again.finish()
     assert keys(tmp_path) == [file.key for file in batch.files[:4]]
-
-
-def test_two_shards_of_one_batch_become_one(tmp_path):
-    """A worker that dies after writing may leave a shard that another one writes differently."""
-    (batch,) = cut(pictures(8), 16)
-    target = shards(str(tmp_path))
-    target.write(batch.id, encoded(batch).rows, [])
-    skipped = [{"name": "000.png", "reason": "gone"}]
-    target.done(batch, Outcome(batch.id, rows=encoded(batch).rows[1:], skipped=skipped))
-    target.finish()
-    assert keys(tmp_path) == [file.key for file in batch.files[1:]]
 
 
 def test_shards_of_another_job_are_refused(tmp_path):
     (batch,) = cut(pictures(8), 16)
     target = shards(str(tmp_path), "s3://one")
-    target.done(batch, encoded(batch))
+    target.write(batch, encoded(batch))
     with pytest.raises(InputError, match="another job"):
         shards(str(tmp_path), "s3://two")
     with pytest.raises(InputError, match="another job"):
@@ -155,23 +133,13 @@ def test_shards_of_another_job_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("where", ["memory://codes-of-a-test", "file://{}/codes"])
-def test_shards_can_be_written_by_the_workers(where, tmp_path):
+def test_shards_can_be_written_to_a_url(where, tmp_path):
     """Into an object store, and on a shared disk."""
     location, batches = where.format(tmp_path), list(cut(pictures(40), 16))
-    target = shards(location)
-    assert not target.on_driver
-    for batch in batches[1:]:
-        on_worker = pickle.loads(pickle.dumps(target))
-        on_worker.open()
-        on_worker.write(batch.id, encoded(batch).rows, [])
-        target.done(batch, Outcome(written=Written(len(batch), 0)))
-    target.close()
+    fill(shards(location), batches[1:])
     again = shards(location)
-    left = [again.plan(batch)[0] for batch in batches]
-    assert [batch.id for batch in left if batch is not None] == [batches[0].id]
-    again.done(batches[0], encoded(batches[0]))
+    assert fill(again, batches).new == len(batches[0])
     again.finish()
-    again.close()
     fs, root = fsspec.core.url_to_fs(location)
     files = fs.glob(f"{root}/*.parquet")
     found = [k for f in files for k in pyarrow.parquet.read_table(fs.open(f))["key"].to_pylist()]
@@ -182,23 +150,21 @@ def test_shards_can_be_written_by_the_workers(where, tmp_path):
 def test_an_index_keeps_metadata_and_knows_what_is_current(tmp_path):
     location = str(tmp_path / "a.index")
     ddh.index.open(location, bits=BITS, model_id="m").close()
-    target = IndexTarget(location, BITS, "m")
+    index = ddh.index.open(location)
+    target = IndexTarget(index)
     (batch,) = cut(pictures(8), 16)
-    target.done(batch, encoded(batch))
-    with ddh.index.open(location) as index:
-        row = index.get("003.png")
-        index.upsert([row.key], [row.code], stamps=[row.stamp], metadata=[{"album": "best"}])
+    target.write(batch, encoded(batch))
+    row = index.get("003.png")
+    index.upsert([row.key], [row.code], stamps=[row.stamp], metadata=[{"album": "best"}])
     changed = [p._replace(size=2) if p.key == "003.png" else p for p in pictures(9)]
-    left, done = target.plan(Batch(changed))
+    report = Report()
+    left = target.plan(Batch(changed), report)
     assert [file.key for file in left.files] == ["003.png", "008.png"]
-    assert done.unchanged == 7
-    outcome = encoded(left)
-    target.done(left, outcome)
-    assert outcome.written == Written(1, 1)
-    target.close()
-    with ddh.index.open(location) as index:
-        assert len(index) == 9
-        assert index.get("003.png").metadata == {"album": "best"}
+    assert report.unchanged == 7
+    assert target.write(left, encoded(left)) == Written(1, 1)
+    assert len(index) == 9
+    assert index.get("003.png").metadata == {"album": "best"}
+    index.close()
 
 
 def test_the_pictures_of_a_url_stay_those_of_its_index(tmp_path):
@@ -211,8 +177,8 @@ def test_the_pictures_of_a_url_stay_those_of_its_index(tmp_path):
         assert bind_url(index, "gs://new/photos/a/b") == "a/b"
 
 
-def error_of(job: Job, files: list[ImageFile]) -> Exception:
-    outcome = Encoder(job).encode(Batch(files))
+def error_of(*job: Any, files: list[ImageFile]) -> Exception:
+    outcome = Encoder(*job).encode(Batch(files))
     assert not outcome.rows
     assert outcome.error is not None
     return outcome.error
@@ -220,30 +186,31 @@ def error_of(job: Job, files: list[ImageFile]) -> Exception:
 
 def test_a_worker_reports_what_cannot_work_on_its_node(some_photos, model, monkeypatch):
     monkeypatch.setattr(encoder, "FIRST_PAUSE_S", 0.001)
-    files, source = ModelFiles.read(model), ImageLocation(str(some_photos))
+    sent, source, version = ModelFiles.read(model), ImageLocation(str(some_photos)), ddh.__version__
     listed = list(source.files())
-    job = Job(files, "cpu", source, None)
     with pytest.raises(InputError, match="a node of the cluster has ddh"):
-        raise error_of(replace(job, version="0.0"), listed)
+        raise error_of(sent, "cpu", source, "0.0", files=listed)
+    elsewhere = ImageLocation(str(some_photos / "no"))
     with pytest.raises(InputError, match="is not there on the node"):
-        raise error_of(replace(job, location=ImageLocation(str(some_photos / "no"))), listed)
+        raise error_of(sent, "cpu", elsewhere, version, files=listed)
     with pytest.raises(ModelError, match="it was sent as another"):
-        raise error_of(replace(job, model=files._replace(id="another")), listed)
+        raise error_of(sent._replace(id="another"), "cpu", source, version, files=listed)
     gone = [file._replace(path="/not/there/on/this/node.png") for file in listed]
-    outcome = Encoder(job).encode(Batch([*listed[:5], gone[5]]))
+    worker = Encoder(sent, "cpu", source, version)
+    outcome = worker.encode(Batch([*listed[:5], gone[5]]))
     assert (len(outcome.rows), len(outcome.skipped)) == (5, 1)
     with pytest.raises(DDHError, match=r"failed 4 times: the node .* can open none of 3 files"):
-        raise error_of(job, gone[:3])
+        raise error_of(sent, "cpu", source, version, files=gone[:3])
 
 
 def test_a_batch_that_fails_for_a_while_is_retried(some_photos, model, monkeypatch):
     monkeypatch.setattr(encoder, "FIRST_PAUSE_S", 0.001)
     source = ImageLocation(str(some_photos))
-    worker = Encoder(Job(ModelFiles.read(model), "cpu", source, None))
-    rows, failures = worker._rows, [OSError("the disk is tired"), OSError("still")]
+    open_files, failures = source.open, [OSError("the disk is tired"), OSError("still")]
     monkeypatch.setattr(
-        worker, "_rows", lambda *given: rows(*given) if not failures else _raise(failures.pop())
+        source, "open", lambda files: _raise(failures.pop()) if failures else open_files(files)
     )
+    worker = Encoder(ModelFiles.read(model), "cpu", source, ddh.__version__)
     outcome = worker.encode(Batch(list(source.files())[:3]))
     assert outcome.error is None
     assert len(outcome.rows) == 3

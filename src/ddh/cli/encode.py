@@ -99,7 +99,7 @@ def _encode_on_cluster(source: str, model: Path, out: str, cluster: "Cluster") -
     report = encode_on_cluster(images, files, target, cluster)
     return {
         "codes": out, "images": report.rows, "bits": files.bits, "model_id": files.id,
-        "encoded": report.new, "skipped": report.skipped, "workers": report.workers,
+        "encoded": report.new, "skipped": report.skipped, "workers": len(report.workers),
         "retried": report.retried,
     }  # fmt: skip
 

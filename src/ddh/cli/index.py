@@ -90,7 +90,7 @@ def add(
         if cluster is None:
             document = _add_here(collection, local_path(folder), prune, moved, device)
         else:
-            document = _add_on_cluster(collection, location, folder, moved, cluster)
+            document = _add_on_cluster(collection, folder, moved, cluster)
         document = {
             "index": location, "rows": len(collection.index), **document,
             "seconds": round(time.monotonic() - started, 1),
@@ -119,7 +119,7 @@ def _add_here(
 
 
 def _add_on_cluster(
-    collection: "Collection", location: str, folder: Path | str, moved: bool, cluster: "Cluster"
+    collection: "Collection", folder: Path | str, moved: bool, cluster: "Cluster"
 ) -> dict[str, Any]:
     from ddh.cluster import ImageLocation, IndexTarget, ModelFiles, bind_url, encode_on_cluster
 
@@ -130,11 +130,11 @@ def _add_on_cluster(
     path = model_path(collection)
     model = ModelFiles.read(path)
     check_model(collection, path, model.id)
-    target = IndexTarget(location, model.bits, model.id)
-    report = encode_on_cluster(ImageLocation(str(folder), part), model, target, cluster)
+    source, target = ImageLocation(str(folder), part), IndexTarget(collection.index)
+    report = encode_on_cluster(source, model, target, cluster)
     return {
         "new": report.new, "changed": report.changed, "unchanged": report.unchanged,
-        "skipped": report.skipped, "workers": report.workers, "retried": report.retried,
+        "skipped": report.skipped, "workers": len(report.workers), "retried": report.retried,
     }  # fmt: skip
 
 

@@ -3,15 +3,15 @@
     from ddh.cluster import Cluster, ImageLocation, IndexTarget, ModelFiles, encode_on_cluster
 
     model = ModelFiles.read(Path("photos.ddh"))
-    target = IndexTarget("postgresql://host/db", model.bits, model.id)
+    target = IndexTarget(ddh.index.open("postgresql://host/db", model_id=model.id))
     encode_on_cluster(ImageLocation("s3://bucket/photos"), model, target, Cluster("auto"))
 
 Ray is imported when a job starts, and not before.
 """
 
-from ddh.cluster.batches import BATCH_SIZE
+from ddh.cluster.batches import Report
 from ddh.cluster.encoder import ModelFiles
-from ddh.cluster.pipeline import Cluster, Report, encode_on_cluster
+from ddh.cluster.pipeline import BATCH_SIZE, Cluster, encode_on_cluster
 from ddh.cluster.sources import ImageLocation, bind_url, is_url
 from ddh.cluster.targets import IndexTarget, ShardTarget
 

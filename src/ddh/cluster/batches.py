@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ddh._core.errors import DDHError
-from ddh.index.rows import Codes, FileStamp, Written
+from ddh.index.rows import Codes, FileStamp
 
-BATCH_SIZE = 1024
 ID_BYTES = 10
 
 
@@ -24,20 +23,15 @@ class ImageFile(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Images for one call of a worker.
-
-    The `id` is a digest of keys, sizes and times, so it names the same work in every run.
-    """
+    """Images for one call of a worker, and a digest that names the same work in every run."""
 
     files: list[ImageFile]
     id: str = field(init=False)
 
     def __post_init__(self) -> None:
-        digest = hashlib.blake2b(digest_size=ID_BYTES)
-        for file in self.files:
-            text = f"{file.key}\0{file.size}\0{file.mtime_ns}\n"
-            digest.update(text.encode("utf-8", "surrogateescape"))
-        object.__setattr__(self, "id", digest.hexdigest())
+        text = "".join(f"{file.key}\0{file.size}\0{file.mtime_ns}\n" for file in self.files)
+        content = text.encode("utf-8", "surrogateescape")
+        object.__setattr__(self, "id", hashlib.blake2b(content, digest_size=ID_BYTES).hexdigest())
 
     def __len__(self) -> int:
         return len(self.files)
@@ -70,12 +64,27 @@ class EncodedRow(NamedTuple):
 
 @dataclass
 class Outcome:
-    """What came of a batch: `rows` for the driver to write, or how many a worker has `written`."""
+    """What a worker made of a batch."""
 
-    batch_id: str = ""
+    batch_id: str
     worker: str = ""
-    rows: list[EncodedRow] | None = None
-    written: Written = field(default_factory=lambda: Written(0, 0))
-    unchanged: int = 0
+    rows: list[EncodedRow] = field(default_factory=list)
     skipped: list[dict[str, str]] = field(default_factory=list)
     error: DDHError | None = None
+
+
+@dataclass
+class Report:
+    """What a job has done; `retried` images were sent again after their worker had died."""
+
+    new: int = 0
+    changed: int = 0
+    unchanged: int = 0
+    skipped: list[dict[str, str]] = field(default_factory=list)
+    retried: int = 0
+    workers: set[str] = field(default_factory=set)
+
+    @property
+    def rows(self) -> int:
+        """Rows that are there now."""
+        return self.new + self.changed + self.unchanged

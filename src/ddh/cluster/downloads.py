@@ -1,20 +1,17 @@
-"""Images of an fsspec file system as a source that reads files ahead of the decoder."""
+"""Files of an fsspec file system, downloaded together, as a source of images."""
 
 import hashlib
-import threading
-from collections.abc import Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from PIL import Image
 
 from ddh.cluster.batches import ImageFile
 from ddh.images import ImageSource, UnreadableImage, decode
-from ddh.images.decoding import DEFAULT_LIMITS, Limits
+from ddh.images.decoding import DEFAULT_LIMITS
 from ddh.index.collection import DIGEST_BYTES
 
-DOWNLOADS = 32  # in parallel, where the file system allows it
-AHEAD_IMAGES, AHEAD_BYTES = 64, 128 << 20
+PART_IMAGES, PART_BYTES = 64, 128 << 20
 
 # Errors of an object store that a second attempt will not cure. Any other (a timeout, a lost
 # connection) is raised, so that the batch is retried and no readable image is skipped.
@@ -22,71 +19,48 @@ PERMANENT = (FileNotFoundError, PermissionError, IsADirectoryError)
 
 
 class DownloadedImages(ImageSource):
-    """Images to be read once each, roughly in order; `digests` are those of the files read.
+    """Images in memory; fsspec downloads them in parallel where the file system can."""
 
-    Memory: the files of the next 64 images, at most 128 MB of them.
-    """
+    names: Sequence[str] = ()
 
-    def __init__(
-        self, fs: Any, files: Sequence[ImageFile], limits: Limits = DEFAULT_LIMITS
-    ) -> None:
-        self.digests: dict[int, str] = {}
-        self._fs, self._files, self._limits = fs, files, limits
-        self._names = tuple(file.key for file in files)
-        local = "file" in fs.protocol
-        self._permanent = OSError if local else PERMANENT
-        # Of the others, only asynchronous ones may be called by several threads.
-        self._pool = ThreadPoolExecutor(DOWNLOADS if local or fs.async_impl else 1, "ddh-download")
-        self._lock = threading.Lock()
-        self._downloads: dict[int, Future[bytes]] = {}
-        self._next, self._bytes_ahead = 0, 0
-        self._download_ahead(0)  # while the previous batch is still being encoded
-
-    @property
-    def names(self) -> Sequence[str]:
-        return self._names
+    def __init__(self, fs: Any, files: Sequence[ImageFile]) -> None:
+        limit = DEFAULT_LIMITS.file_bytes
+        paths = [file.path for file in files if file.size <= limit]
+        found = dict(zip(paths, fs.cat_ranges(paths, None, None, on_error="return"), strict=True))
+        too_large = OSError(0, f"the file is larger than the limit of {limit:,} bytes")
+        self.names = tuple(file.key for file in files)
+        self._contents: list[Any] = [found.get(file.path, too_large) for file in files]
+        permanent = (bytes, OSError) if "file" in fs.protocol else (bytes, *PERMANENT)
+        for content in found.values():
+            if not isinstance(content, permanent):
+                raise content
 
     def read(self, i: int) -> Image.Image:
-        return decode(self._content(i), name=self._names[i], limits=self._limits)
+        return self.read_reduced(i)
 
-    def read_reduced(self, i: int, at_least: int) -> Image.Image:
-        content = self._content(i)
-        return decode(content, name=self._names[i], limits=self._limits, at_least=at_least)
+    def read_reduced(self, i: int, at_least: int | None = None) -> Image.Image:
+        content = self._contents[i]
+        if isinstance(content, OSError):
+            reason = f"cannot be opened: {content.strerror or type(content).__name__}"
+            raise UnreadableImage(self.names[i], reason) from content
+        return decode(content, name=self.names[i], at_least=at_least)
 
-    def take(self, indices: Iterable[int]) -> "DownloadedImages":
-        return DownloadedImages(self._fs, [self._files[i] for i in indices], self._limits)
+    def take(self, indices: Iterable[int]) -> ImageSource:
+        raise NotImplementedError
 
-    def close(self) -> None:
-        """Stop downloading."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+    def digest(self, i: int) -> str:
+        """A digest of the bytes of image `i`."""
+        return hashlib.blake2b(self._contents[i], digest_size=DIGEST_BYTES).hexdigest()
 
-    def _content(self, i: int) -> bytes:
-        with self._lock:
-            self._download_ahead(i)
-            download = self._downloads.pop(i)
-        try:
-            content = download.result()
-        except self._permanent as error:
-            reason = error.strerror or type(error).__name__
-            raise UnreadableImage(self._names[i], f"cannot be opened: {reason}") from error
-        finally:
-            with self._lock:
-                self._bytes_ahead -= self._files[i].size
-        self.digests[i] = hashlib.blake2b(content, digest_size=DIGEST_BYTES).hexdigest()
-        return content
 
-    def _download_ahead(self, i: int) -> None:
-        while self._next < len(self._files) and (
-            self._next <= i or (self._next < i + AHEAD_IMAGES and self._bytes_ahead < AHEAD_BYTES)
-        ):
-            self._downloads[self._next] = self._pool.submit(self._download, self._next)
-            self._bytes_ahead += self._files[self._next].size
-            self._next += 1
-
-    def _download(self, i: int) -> bytes:
-        file, limit = self._files[i], self._limits.file_bytes
-        if file.size > limit:
-            raise UnreadableImage(
-                file.key, f"the file has {file.size:,} bytes, the limit is {limit:,}"
-            )
-        return bytes(self._fs.cat_file(file.path))
+def parts(files: Sequence[ImageFile]) -> Iterator[list[ImageFile]]:
+    """Files in parts that fit into memory: 64 images, or as many as have 128 MB."""
+    part: list[ImageFile] = []
+    for file in files:
+        if len(part) == PART_IMAGES or sum(f.size for f in part) + file.size > PART_BYTES:
+            if part:
+                yield part
+            part = []
+        part.append(file)
+    if part:
+        yield part

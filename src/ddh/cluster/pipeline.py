@@ -10,19 +10,21 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from itertools import chain, islice, repeat, takewhile
 from typing import Any
 
+import ddh
 from ddh._core.errors import DDHError, InputError
 from ddh._core.progress import Bar, bar
-from ddh.cluster.batches import BATCH_SIZE, Batch, ImageFile, Outcome, cut
+from ddh.cluster.batches import Batch, ImageFile, Outcome, Report, cut
 from ddh.cluster.connection import STORE_BYTES, connect
-from ddh.cluster.encoder import Encoder, Job, ModelFiles
+from ddh.cluster.encoder import Encoder, ModelFiles
 from ddh.cluster.sources import ImageLocation
 from ddh.cluster.targets import Target
 from ddh.index.rows import check_text
 
+BATCH_SIZE = 1024
 ATTEMPTS = 2  # at a batch that was lost, and then at each of its images
 WINDOWS = (64, 256, 1024)  # batches of the first, the second and every further pipeline
 BLOCK_BYTES = 1 << 20  # what Ray Data expects of a result before it has seen one
@@ -31,20 +33,9 @@ SPARE_DEATHS = 9
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where a job runs, and on how many workers.
+    """The address of a Ray cluster, and the workers to start on it.
 
-    Parameters
-    ----------
-    address
-        ``auto``, ``local``, ``host:port`` or ``ray://host:port``.
-    actors
-        Number of workers; by default one per GPU, or one per CPU on a cluster without GPUs.
-    gpus_per_actor
-        GPUs of a worker; by default 1 where the cluster has any.
-    device
-        Where the network runs: ``auto``, ``cpu``, ``cuda``.
-    batch_size
-        Images handed to a worker at a time.
+    By default there is one worker per GPU, or one per CPU on a cluster without GPUs.
     """
 
     address: str
@@ -69,80 +60,32 @@ class Cluster:
         return int(number), gpus
 
 
-@dataclass
-class Report:
-    """What a job has done: rows by what happened to them, skipped images, and its workers.
-
-    `retried` images were sent again after their worker had died.
-    """
-
-    new: int = 0
-    changed: int = 0
-    unchanged: int = 0
-    skipped: list[dict[str, str]] = field(default_factory=list)
-    retried: int = 0
-    worker_ids: set[str] = field(default_factory=set)
-
-    @property
-    def rows(self) -> int:
-        """Rows that are there now."""
-        return self.new + self.changed + self.unchanged
-
-    @property
-    def workers(self) -> int:
-        """Processes that took part."""
-        return len(self.worker_ids)
-
-    def add(self, outcome: Outcome) -> None:
-        """Count a batch."""
-        self.new += outcome.written.added
-        self.changed += outcome.written.replaced
-        self.unchanged += outcome.unchanged
-        self.skipped += outcome.skipped
-        self.worker_ids |= {outcome.worker} - {""}
-
-
 def encode_on_cluster(
     location: ImageLocation, model: ModelFiles, target: Target, cluster: Cluster
 ) -> Report:
-    """Encode images on a cluster; what an earlier run has done is left alone.
+    """Encode the images of `location` into `target`; what an earlier run has done is left alone.
 
     Interrupt it at any time: what is done is kept, and the next run goes on from there.
-
-    Parameters
-    ----------
-    location
-        The images to encode.
-    model
-        The model that encodes them.
-    target
-        An `IndexTarget` or a `ShardTarget`.
-    cluster
-        Where to run.
     """
     report = Report()
     location.check()
     listing = cut(_usable(location, report), cluster.batch_size)
-    try:
-        with bar("Encoding", total=None, unit="image") as progress:
-            _count(location, progress)
-            planned = (_plan(window, target, report, progress) for window in _ahead(listing))
-            windows = filter(None, planned)
-            first = next(windows, None)
-            if first is not None:  # Ray is slow to start: not for nothing
-                store_bytes = STORE_BYTES + 2 * len(model.arrays)
-                with connect(cluster.address, store_bytes=store_bytes) as ray:
-                    actors, gpus = cluster.resources(ray.cluster_resources())
-                    device = "cpu" if cluster.device == "auto" and not gpus else cluster.device
-                    job = Job(ray.put(model), device, location, target)
-                    driver = _Driver(ray, job, actors, gpus, target, report, progress)
-                    for batches in chain([first], windows):
-                        driver.encode(batches)
-        if not report.rows and not report.skipped:
-            raise InputError(f"no images in {location.location}")
-        target.finish()
-    finally:
-        target.close()
+    with bar("Encoding", total=None, unit="image") as progress:
+        _count(location, progress)
+        windows = filter(None, (_plan(w, target, report, progress) for w in _ahead(listing)))
+        first = next(windows, None)
+        if first is not None:  # Ray is slow to start: not for nothing
+            store_bytes = STORE_BYTES + 2 * sum(map(len, model.files.values()))
+            with connect(cluster.address, store_bytes=store_bytes) as ray:
+                actors, gpus = cluster.resources(ray.cluster_resources())
+                device = "cpu" if cluster.device == "auto" and not gpus else cluster.device
+                encoder = ray.put(model), device, location, ddh.__version__
+                driver = _Driver(ray, encoder, actors, gpus, target, report, progress)
+                for batches in chain([first], windows):
+                    driver.encode(batches)
+    if not report.rows and not report.skipped:
+        raise InputError(f"no images in {location.location}")
+    target.finish()
     return report
 
 
@@ -177,12 +120,9 @@ def _ahead(batches: Iterator[Batch]) -> Iterator[list[Batch]]:
 
 def _plan(window: list[Batch], target: Target, report: Report, progress: Bar) -> list[Batch]:
     """The batches that are not done yet; the others are counted."""
-    todo = []
-    for batch in window:
-        left, done = target.plan(batch)
-        report.add(done)
-        progress.update(len(batch) - len(left or ()))
-        todo += [left] if left is not None else []
+    left = [target.plan(batch, report) for batch in window]
+    todo = [batch for batch in left if batch is not None]
+    progress.update(sum(map(len, window)) - sum(map(len, todo)))
     return todo
 
 
@@ -191,7 +131,7 @@ class _Driver:
     """Runs pipelines over the batches of a job, and gives what comes of them to the target."""
 
     ray: Any
-    job: Job
+    encoder: tuple[Any, ...]
     actors: int
     gpus: float
     target: Target
@@ -201,33 +141,34 @@ class _Driver:
     def encode(self, batches: list[Batch]) -> None:
         """Encode all batches of a window."""
         for _ in range(ATTEMPTS):
-            batches = self._attempt(batches, self._finish)
+            batches = self._attempt(batches, self._finish, calls=2)
             self.report.retried += sum(map(len, batches))
         self._isolate(batches)
 
     def _finish(self, batch: Batch, outcome: Outcome) -> None:
-        if not self.report.worker_ids:
-            _start_clock(self.progress)
-        self.target.done(batch, outcome)
-        self.report.add(outcome)
-        figures = {"workers": self.report.workers, "retried": self.report.retried}
+        written, report = self.target.write(batch, outcome), self.report
+        report.new += written.added
+        report.changed += written.replaced
+        report.skipped += outcome.skipped
+        report.workers.add(outcome.worker)
+        figures = {"workers": len(report.workers), "retried": report.retried}
         self.progress.set_postfix(figures, refresh=False)
         self.progress.update(len(batch))
 
     def _isolate(self, batches: list[Batch]) -> None:
         """Encode batches image by image, and skip the images that end every worker."""
-        merged = {batch.id: Outcome(batch.id, rows=[]) for batch in batches}
+        merged = {batch.id: Outcome(batch.id) for batch in batches}
         singles = {Batch([file]): merged[batch.id] for batch in batches for file in batch.files}
         lost = list(singles)
 
         def take(single: Batch, outcome: Outcome) -> None:
             whole = singles[single]
             whole.worker = outcome.worker
-            whole.rows = [*(whole.rows or ()), *(outcome.rows or ())]
+            whole.rows += outcome.rows
             whole.skipped += outcome.skipped
 
         for _ in range(ATTEMPTS):
-            lost = self._attempt(lost, take, single=True)
+            lost = self._attempt(lost, take, calls=1)
         reason = f"each of {2 * ATTEMPTS} workers ended while reading it"
         for single in lost:
             singles[single].skipped.append({"name": single.files[0].key, "reason": reason})
@@ -235,18 +176,13 @@ class _Driver:
             self._finish(batch, merged[batch.id])
 
     def _attempt(
-        self, batches: list[Batch], take: Callable[[Batch, Outcome], None], *, single: bool = False
+        self, batches: list[Batch], take: Callable[[Batch, Outcome], None], *, calls: int
     ) -> list[Batch]:
-        """Encode batches, and return those that were lost with their worker.
-
-        Of single images, a worker has one at a time, and the driver writes the rows.
-        """
+        """Encode batches, `calls` at a time per worker; return those lost with their worker."""
         todo = {batch.id: batch for batch in batches}
-        send_back = single or self.target.on_driver
-        job = replace(self.job, target=None) if send_back else self.job
-        arguments = (batches, job, min(self.actors, len(batches)), self.gpus, 1 if single else 2)
+        arguments = batches, self.encoder, min(self.actors, len(batches)), self.gpus, calls
         try:
-            for outcome in self._run(*arguments) if batches else ():
+            for outcome in self._run(arguments) if batches else ():
                 if outcome.error is not None:
                     raise outcome.error
                 take(todo.pop(outcome.batch_id), outcome)
@@ -258,8 +194,8 @@ class _Driver:
                 ) from error
         return list(todo.values())
 
-    def _run(self, *arguments: Any) -> Iterator[Outcome]:
-        """Run a pipeline from here, or in an actor where this machine is a client of the cluster.
+    def _run(self, arguments: tuple[Any, ...]) -> Iterator[Outcome]:
+        """Run a pipeline here, or in an actor where this machine is only a client of the cluster.
 
         Ray Data needs generators, which a client cannot have.
         """
@@ -283,7 +219,7 @@ class RemotePipeline:
 
 
 def run_pipeline(
-    batches: list[Batch], job: Job, actors: int, gpus: float, calls: int
+    batches: list[Batch], encoder: tuple[Any, ...], actors: int, gpus: float, calls: int
 ) -> Iterator[Outcome]:
     """Send batches through a pool of encoders; those whose worker dies do not come back."""
     import pyarrow as pa
@@ -298,7 +234,7 @@ def run_pipeline(
     dataset.context.max_errored_blocks = max(SPARE_DEATHS, 3 * actors)
     encoded = dataset.map_batches(
         Encoder,
-        fn_constructor_args=(job,),
+        fn_constructor_args=encoder,
         batch_size=None,
         batch_format="pyarrow",
         compute=ray.data.ActorPoolStrategy(
@@ -313,13 +249,6 @@ def run_pipeline(
     )
     for table in encoded.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
         yield from (pickle.loads(outcome) for outcome in table["outcome"].to_pylist())
-
-
-def _start_clock(progress: Bar) -> None:
-    """Keep what was found, and the start of the workers, out of the bar's rate."""
-    before = progress.n
-    progress.reset()
-    progress.n = progress.initial = progress.last_print_n = before
 
 
 def _count(location: ImageLocation, progress: Bar) -> None:

@@ -5,7 +5,6 @@ A listing goes folder by folder in a fixed order and holds the names of one fold
 
 import platform
 from collections.abc import Iterator
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -42,9 +41,9 @@ class ImageLocation:
         """All images below the folder, without hidden files and folders."""
         return self._remote_files() if is_url(self.location) else self._local_files()
 
-    def open(self, files: list[ImageFile]) -> "closing[DownloadedImages]":
-        """These images as an `ImageSource`, each to be read once, until the end of the block."""
-        return closing(DownloadedImages(self.fs, files))
+    def open(self, files: list[ImageFile]) -> DownloadedImages:
+        """Download these images."""
+        return DownloadedImages(self.fs, files)
 
     def check(self) -> None:
         """Raise `InputError` where this machine cannot see the folder."""
