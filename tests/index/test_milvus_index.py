@@ -13,7 +13,7 @@ from index_servers import MilvusServer, free_port, need_milvus
 
 import ddh.index
 from ddh._core.errors import DDHError, InputError
-from ddh.index import retries
+from ddh.index import connection
 
 
 @pytest.fixture(autouse=True)
@@ -142,6 +142,6 @@ def test_a_server_that_dies_in_the_middle_of_an_add_is_waited_for():
 
 
 def test_a_server_that_is_not_there_is_an_error_for_people(monkeypatch):
-    monkeypatch.setattr(retries, "ATTEMPTS", 2)
+    monkeypatch.setattr(connection, "ATTEMPTS", 2)
     with pytest.raises(DDHError, match=r"cannot connect to milvus://me:\*\*\*@localhost"):
         ddh.index.open(f"milvus://me:secret@localhost:{free_port()}", bits=8)

@@ -11,7 +11,7 @@ from index_servers import free_port
 
 import ddh.index
 from ddh._core.errors import DDHError, InputError
-from ddh.index import retries
+from ddh.index import connection
 
 psycopg = pytest.importorskip("psycopg")
 
@@ -194,7 +194,7 @@ def test_a_commit_that_nobody_heard_of_is_not_done_twice(url, vector_server):
 
 
 def test_a_server_that_stays_away_is_an_error_for_people(url, vector_server, monkeypatch):
-    monkeypatch.setattr(retries, "ATTEMPTS", 2)
+    monkeypatch.setattr(connection, "ATTEMPTS", 2)
     with pytest.raises(DDHError, match=r"to postgresql://me:\*\*\*@127\.0\.0\.1"):
         ddh.index.open(f"postgresql://me:secret@127.0.0.1:{free_port()}/x", bits=8)
     with pytest.raises(InputError, match="letters, digits and underscores"):

@@ -17,7 +17,6 @@ from ddh.cli.ray_options import Source, local_path, ray_options
 
 if TYPE_CHECKING:
     from ddh.cluster import Cluster
-    from ddh.index import Index
     from ddh.index.collection import Collection, PictureFile
 
 FEW_FILES = 100  # to be looked at before the network is loaded
@@ -163,12 +162,15 @@ def _write_codes(
     if len(failures) == len(files):
         return failures
     from ddh.images import ImageFiles
+    from ddh.index.collection import content_digest, write_codes
 
     model = load_encoder(collection, device)
     failures = []
     with bar("Encoding", total=len(files), unit="image") as progress:
         for batch in model.encode_images(ImageFiles([file.path for file in files])):
-            _write_batch(collection.index, [files[i] for i in batch.indices], batch.codes)
+            done = [files[i] for i in batch.indices]
+            stamps = [file.stamp._replace(digest=content_digest(file.path)) for file in done]
+            write_codes(collection.index, [file.key for file in done], batch.codes, stamps)
             failures += [
                 {"name": files[bad.index].key, "reason": bad.reason} for bad in batch.failures
             ]
@@ -192,16 +194,6 @@ def _failures_of_all(files: list["PictureFile"]) -> list[dict[str, str]]:
         else:
             break
     return failures
-
-
-def _write_batch(index: "Index", files: list["PictureFile"], codes: Any) -> None:
-    from ddh.index.collection import content_digest
-
-    keys = [file.key for file in files]
-    before = {row.key: row.metadata for row in index.get_many(keys)}
-    stamps = [file.stamp._replace(digest=content_digest(file.path)) for file in files]
-    metadata = [before.get(key) for key in keys]
-    index.upsert(keys, codes, paths=keys, stamps=stamps, metadata=metadata)
 
 
 @index.command()

@@ -12,6 +12,7 @@ from ddh._core.errors import InputError
 from ddh.cluster.batches import Batch, Outcome, Report
 from ddh.cluster.sources import is_url, open_url
 from ddh.index import Index, Written
+from ddh.index.collection import write_codes
 from ddh.index.exports import code_schema
 
 
@@ -33,15 +34,8 @@ class IndexTarget:
         """Write the rows of a batch durably; writing a batch twice changes nothing."""
         if not outcome.rows:
             return Written(0, 0)
-        keys = [row.key for row in outcome.rows]
-        before = {row.key: row.metadata for row in self._index.get_many(keys)}
-        return self._index.upsert(
-            keys,
-            np.stack([row.code for row in outcome.rows]),
-            paths=keys,
-            stamps=[row.stamp for row in outcome.rows],
-            metadata=[before.get(key) for key in keys],
-        )
+        keys, codes, stamps = zip(*outcome.rows, strict=True)
+        return write_codes(self._index, keys, np.stack(codes), stamps)
 
     def finish(self) -> None:
         """All batches are done."""

@@ -14,15 +14,7 @@ from ddh.index.rows import Codes, check_radius
 
 @dataclass(frozen=True)
 class Group:
-    """One group of near-duplicates among an array of codes.
-
-    Attributes
-    ----------
-    positions
-        Rows of the array, ascending.
-    distances
-        Hamming distance of each to the first of them.
-    """
+    """Positions of near-duplicates among codes, ascending, and their distances to the first."""
 
     positions: NDArray[np.int64]
     distances: NDArray[np.int64]
@@ -52,23 +44,10 @@ def find_groups(
     where: Mapping[str, Scalar] | None = None,
     folder: str | None = None,
 ) -> list[DuplicateGroup]:
-    """Groups of near-duplicates in an index.
+    """Groups of rows connected by Hamming distances of `radius` or less, by their first rows.
 
-    All codes are held in memory, together with the pairs found among the distinct ones.
-
-    Parameters
-    ----------
-    index
-        An open index.
-    radius
-        Largest Hamming distance at which two rows are connected.
-    where, folder
-        Consider only rows with these metadata values, or below this folder.
-
-    Returns
-    -------
-    list of DuplicateGroup
-        Connected components of two rows or more, in the order of their first rows.
+    `where` and `folder` restrict the search as in `Index.search`. All codes are held in memory,
+    together with the pairs found among the distinct ones.
     """
     radius = check_radius(radius, index.bits)
     groups: list[Group] = []
@@ -85,17 +64,10 @@ def find_groups(
 
 
 def group_codes(codes: Codes, radius: int) -> list[Group]:
-    """Connected components of two rows or more, in the order of their first rows.
+    """Connected components of two packed codes or more, in the order of their first rows.
 
     Equal codes are merged before pairs are searched for, so a thousand copies of a picture cost
     one row and not half a million pairs.
-
-    Parameters
-    ----------
-    codes
-        Packed codes, shape (n, bytes).
-    radius
-        Largest Hamming distance at which two rows are connected.
     """
     if not len(codes):
         return []

@@ -40,15 +40,7 @@ def measure(file: Path | None) -> FileSize:
 
 
 def rank(rows: Sequence[Row], sizes: Sequence[FileSize]) -> list[RankedPicture]:
-    """Order the pictures of a group: the one to keep, then the others by distance to it.
-
-    Parameters
-    ----------
-    rows
-        Rows of one group, the earliest written first.
-    sizes
-        The size of each row's file, as `measure` returns it.
-    """
+    """The picture to keep, then the others by distance to it; `rows` are in the order written."""
     order = sorted(
         range(len(rows)),
         key=lambda i: (-sizes[i].width * sizes[i].height, -sizes[i].bytes, i),

@@ -163,17 +163,7 @@ class Index(ABC):
         """The rows with these keys that are there, in any order."""
 
     @abstractmethod
-    def items(
-        self,
-        *,
-        where: Mapping[str, Scalar] | None = None,
-        folder: str | None = None,
-        after: str | None = None,
-    ) -> Iterator[Row]:
-        """All rows in the order in which they were written, a few thousand in memory at a time.
-
-        With `after`, the rows that follow the one of that key; none where it is not there.
-        """
+    def _items(self, only: Filter, after: str | None) -> Iterator[Row]: ...
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -187,8 +177,8 @@ class Index(ABC):
         """Store text values with the index, overwriting those of the same names."""
 
     @abstractmethod
-    def info(self) -> IndexInfo:
-        """What this index is and how large."""
+    def _storage(self) -> tuple[int, int | None, dict[str, str]]:
+        """Rows deleted but not compacted, bytes on disk, and details of the engine."""
 
     @abstractmethod
     def compact(self) -> None:
@@ -309,6 +299,36 @@ class Index(ABC):
         names = self._check_keys(keys)
         found = {row.key: row for row in self._get(names)} if names else {}
         return [found[name] for name in names if name in found]
+
+    def items(
+        self,
+        *,
+        where: Mapping[str, Scalar] | None = None,
+        folder: str | None = None,
+        after: str | None = None,
+    ) -> Iterator[Row]:
+        """All rows in the order in which they were written, a few thousand in memory at a time.
+
+        With `after`, the rows that follow the one of that key; none where it is not there.
+        """
+        return self._items(make_filter(where, folder), after)
+
+    def info(self) -> IndexInfo:
+        """What this index is and how large."""
+        deleted, disk_bytes, details = self._storage()
+        return IndexInfo(
+            engine=self.engine,
+            location=self.location,
+            bits=self.bits,
+            bit_order=self.header.bit_order,
+            model_id=self.model_id,
+            created=self.header.created,
+            rows=len(self),
+            deleted=deleted,
+            disk_bytes=disk_bytes,
+            details=details,
+            settings=self.settings(),
+        )
 
     def __contains__(self, key: str) -> bool:
         return self.get(key) is not None

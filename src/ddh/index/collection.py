@@ -5,14 +5,16 @@ Keys are file names relative to the folder, with forward slashes, so that the fo
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from numpy.typing import ArrayLike
 
 from ddh._core.errors import InputError
 from ddh.images import ImageFolder
 from ddh.index.base import Index
-from ddh.index.rows import FileStamp, Row, check_text
+from ddh.index.rows import FileStamp, Row, Written, check_text
 
 DIGEST_BYTES = 16
 READ_BYTES = 1 << 20
@@ -176,6 +178,15 @@ class Collection:
         """Whether a row's code is that of the file as it is now."""
         state = file.stat()
         return row.stamp is not None and row.stamp[:2] == (state.st_mtime_ns, state.st_size)
+
+
+def write_codes(
+    index: Index, keys: Sequence[str], codes: ArrayLike, stamps: Sequence[FileStamp]
+) -> Written:
+    """Write the codes of files, whose keys are their paths; rows keep the metadata they have."""
+    before = {row.key: row.metadata for row in index.get_many(keys)}
+    metadata = [before.get(key) for key in keys]
+    return index.upsert(keys, codes, paths=keys, stamps=stamps, metadata=metadata)
 
 
 def content_digest(path: Path) -> str:

@@ -105,16 +105,14 @@ def to_parquet(index: Index, path: str | os.PathLike[str]) -> int:
     Columns: key, code (fixed-size binary), path, metadata (JSON text). The file's own metadata
     tells `ddh.bits`, `ddh.bit_order` and `ddh.model_id`.
     """
-    pa = _pyarrow()
+    schema = code_schema(index.bits, index.model_id)
     from pyarrow import parquet
 
     count = 0
-    schema = code_schema(index.bits, index.model_id)
     with atomic_path(Path(path)) as target, parquet.ParquetWriter(target, schema) as writer:
-        for rows in _batches(index):
-            codes = pa.array([row.code.tobytes() for row in rows], pa.binary(index.code_bytes))
-            writer.write_batch(_record_batch(rows, codes, schema))
-            count += len(rows)
+        for batch in _record_batches(index, schema):
+            writer.write_batch(batch)
+            count += len(batch)
     return count
 
 
@@ -131,17 +129,9 @@ def to_lance(index: Index, path: str | os.PathLike[str]) -> int:
         raise MissingDependency("a Lance data set needs: pip install pylance") from error
     if Path(path).exists():
         raise InputError(f"{os.fspath(path)} is there already: choose another name")
-    kind = pa.list_(pa.uint8(), index.code_bytes)
-    schema = code_schema(index.bits, index.model_id, kind)
-
-    def batches() -> Iterator["pyarrow.RecordBatch"]:
-        for rows in _batches(index):
-            flat = pa.array(_codes(rows).ravel(), pa.uint8())
-            codes = pa.FixedSizeListArray.from_arrays(flat, index.code_bytes)
-            yield _record_batch(rows, codes, schema)
-
-    written = lance.write_dataset(batches(), os.fspath(path), schema=schema)
-    return written.count_rows()
+    schema = code_schema(index.bits, index.model_id, pa.list_(pa.uint8(), index.code_bytes))
+    written = lance.write_dataset(_record_batches(index, schema), os.fspath(path), schema=schema)
+    return int(written.count_rows())
 
 
 def _batches(index: Index) -> Iterator[list[Row]]:
@@ -173,9 +163,14 @@ def code_schema(bits: int, model_id: str | None, code: Any = None, **more: str) 
     return pa.schema(columns, metadata=described)
 
 
-def _record_batch(rows: list[Row], codes: Any, schema: Any) -> "pyarrow.RecordBatch":
+def _record_batches(index: Index, schema: Any) -> Iterator["pyarrow.RecordBatch"]:
     pa = _pyarrow()
-    texts = [json.dumps(row.metadata, ensure_ascii=False) for row in rows]
-    keys, paths = [row.key for row in rows], [row.path for row in rows]
-    columns = [pa.array(keys), codes, pa.array(paths, pa.string()), pa.array(texts)]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    binary = pa.types.is_fixed_size_binary(schema.field("code").type)
+    for rows in _batches(index):
+        columns = [
+            [row.key for row in rows],
+            [row.code.tobytes() if binary else row.code for row in rows],
+            [row.path for row in rows],
+            [json.dumps(row.metadata, ensure_ascii=False) for row in rows],
+        ]
+        yield pa.record_batch(columns, schema=schema)

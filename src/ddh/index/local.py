@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from ddh._core.errors import InputError
 from ddh.codes import Neighbours, code_bytes
 from ddh.index import scan
 from ddh.index.base import Index, IndexHeader, OpenOptions
-from ddh.index.filters import Filter, Scalar, make_filter
+from ddh.index.filters import Filter, Scalar
 from ddh.index.local_store import (
     ROWS_NAME,
     SCHEMA,
@@ -26,7 +26,7 @@ from ddh.index.local_store import (
     unpack_blobs,
     use_write_ahead_log,
 )
-from ddh.index.rows import Codes, Columns, Hit, IndexInfo, Row, read_metadata, read_stamp
+from ddh.index.rows import Codes, Columns, Hit, Row, read_metadata, read_stamp
 
 FETCHED_ROWS = 4096
 _COLUMNS = "key, code, path, mtime_ns, size, digest, metadata"
@@ -117,41 +117,31 @@ class LocalIndex(Index):
                 found = scan.nearest_among(queries, snapshot.codes, k, chosen)
             else:
                 found = scan.nearest(queries, snapshot.codes, k, snapshot.deleted)
-            return self._hits(snapshot, [Neighbours(*pair) for pair in zip(*found, strict=True)])
+            return self._hits([Neighbours(*pair) for pair in zip(*found, strict=True)])
 
     def _search_radius(self, queries: Codes, radius: int, only: Filter) -> list[list[Hit]]:
         with self._store.reading() as snapshot:
             if only:
                 chosen = scan.chunks(self._slots(only))
-                return self._hits(
-                    snapshot, scan.within_among(queries, snapshot.codes, radius, chosen)
-                )
-            return self._hits(
-                snapshot, scan.within(queries, snapshot.codes, radius, snapshot.deleted)
-            )
+                return self._hits(scan.within_among(queries, snapshot.codes, radius, chosen))
+            return self._hits(scan.within(queries, snapshot.codes, radius, snapshot.deleted))
 
     def _slots(self, only: Filter) -> scan.Slots:
         condition, values = _condition(only)
         found = self._store.db.execute(f"SELECT id FROM rows WHERE {condition} ORDER BY id", values)
         return np.fromiter((row_id for (row_id,) in found), np.int64) - 1
 
-    def _hits(self, snapshot: Snapshot, answers: list[Neighbours]) -> list[list[Hit]]:
-        slots = [answer.indices for answer in answers]
-        wanted = np.unique(np.concatenate(slots)) + 1 if slots else np.empty(0, np.int64)
-        stored = self._store.db.execute(
-            "SELECT id, key, path, metadata FROM rows WHERE id IN (SELECT value FROM json_each(?))",
-            (json.dumps(wanted.tolist()),),
-        )
-        rows = {row_id - 1: (key, path, metadata) for row_id, key, path, metadata in stored}
-        hits = []
-        for distances, indices in answers:
-            answer = []
-            found = zip(distances.tolist(), indices.tolist(), snapshot.codes[indices], strict=True)
-            for distance, slot, code in found:
-                key, path, metadata = rows[slot]
-                answer.append(Hit(key, distance, path, read_metadata(metadata), code))
-            hits.append(answer)
-        return hits
+    def _hits(self, answers: list[Neighbours]) -> list[list[Hit]]:
+        rows = self._rows({slot + 1 for answer in answers for slot in answer.indices.tolist()})
+        return [
+            [
+                rows[slot + 1].at(distance)
+                for distance, slot in zip(
+                    found.distances.tolist(), found.indices.tolist(), strict=True
+                )
+            ]
+            for found in answers
+        ]
 
     # -- reading rows ------------------------------------------------------------------------
 
@@ -159,12 +149,15 @@ class LocalIndex(Index):
         with self._store.reading() as snapshot:
             slots = self._slots(only) if only else _live_slots(snapshot)
             chosen = slots[choose(snapshot.codes[slots])] + 1
-            found = self._store.db.execute(
-                f"SELECT id, {_COLUMNS} FROM rows WHERE id IN (SELECT value FROM json_each(?))",
-                (json.dumps(chosen.tolist()),),
-            )
-            rows = {row_id: self._row(columns) for row_id, *columns in found}
+            rows = self._rows(chosen.tolist())
         return [rows[row_id] for row_id in chosen.tolist()]
+
+    def _rows(self, ids: Iterable[int]) -> dict[int, Row]:
+        found = self._store.db.execute(
+            f"SELECT id, {_COLUMNS} FROM rows WHERE id IN (SELECT value FROM json_each(?))",
+            (json.dumps(list(ids)),),
+        )
+        return {row_id: self._row(columns) for row_id, *columns in found}
 
     def _get(self, keys: list[str]) -> list[Row]:
         with self._store.reading():
@@ -180,14 +173,8 @@ class LocalIndex(Index):
         stamp = read_stamp(mtime_ns, size, digest)
         return Row(key, packed, path, stamp, read_metadata(metadata))
 
-    def items(
-        self,
-        *,
-        where: Mapping[str, Scalar] | None = None,
-        folder: str | None = None,
-        after: str | None = None,
-    ) -> Iterator[Row]:
-        condition, values = _condition(make_filter(where, folder))
+    def _items(self, only: Filter, after: str | None) -> Iterator[Row]:
+        condition, values = _condition(only)
         if after is not None:
             condition += " AND id > (SELECT id FROM rows WHERE key = ?)"
             values.append(after)
@@ -213,22 +200,11 @@ class LocalIndex(Index):
                 "INSERT OR REPLACE INTO settings VALUES (?, ?)", settings.items()
             )
 
-    def info(self) -> IndexInfo:
-        settings = self.settings()
+    def _storage(self) -> tuple[int, int | None, dict[str, str]]:
         with self._store.reading() as snapshot:
-            return IndexInfo(
-                engine=self.engine,
-                location=self.location,
-                bits=self.bits,
-                bit_order=self.header.bit_order,
-                model_id=self.model_id,
-                created=self.header.created,
-                rows=snapshot.live,
-                deleted=snapshot.deleted.dead,
-                disk_bytes=sum(file.stat().st_size for file in Path(self.location).iterdir()),
-                details={"page file": self._store.pages(snapshot.generation).path.name},
-                settings=settings,
-            )
+            disk_bytes = sum(file.stat().st_size for file in Path(self.location).iterdir())
+            pages = self._store.pages(snapshot.generation).path.name
+            return snapshot.deleted.dead, disk_bytes, {"page file": pages}
 
     def compact(self) -> None:
         """Number the rows anew without gaps, write a new page file, and shrink the database."""

@@ -7,7 +7,7 @@ writing, in nanoseconds. Codes are padded with zero bits to whole bytes.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,9 @@ from pymilvus import MilvusClient
 from ddh._core.errors import DDHError
 from ddh.codes import Neighbours, search, search_radius
 from ddh.index.base import Index, IndexHeader, OpenOptions
-from ddh.index.filters import Filter, Scalar, make_filter
+from ddh.index.filters import Filter
 from ddh.index.location import split_name, without_password
-from ddh.index.milvus_connection import Connection
+from ddh.index.milvus_connection import MilvusConnection
 from ddh.index.milvus_schema import (
     IVF,
     LISTS,
@@ -32,7 +32,7 @@ from ddh.index.milvus_schema import (
     milvus_rows,
     read_row,
 )
-from ddh.index.rows import Codes, Columns, Hit, IndexInfo, Row, key_digest
+from ddh.index.rows import Codes, Columns, Hit, Row, key_digest
 
 MOST_ANSWERS = 16384  # that Milvus gives to a query
 WRITTEN_ROWS = 4096  # a request
@@ -56,7 +56,7 @@ class MilvusIndex(Index):
         self._name, self._last_order = name, 0
         if self._file is not None and not self._file.exists():
             options.new_header(self.location)  # refuses before a file is made
-        self._connection = Connection(address, self._collections.load)
+        self._connection = MilvusConnection(address, self._collections.load)
         try:
             run, collections = self._connection.run, self._collections
             self.header: IndexHeader = run(collections.header) or run(
@@ -192,8 +192,7 @@ class MilvusIndex(Index):
         ]
 
     def _hits(self, answers: list[Found]) -> list[list[Hit]]:
-        ids = list({row: None for answer in answers for _, row in answer})
-        rows = {row["id"]: read_row(row) for row in self._asked(ids, ROW_FIELDS)}
+        rows = self._rows(list({row: None for answer in answers for _, row in answer}))
         return [
             [
                 rows[row].at(distance)
@@ -240,20 +239,16 @@ class MilvusIndex(Index):
 
     def _in_order(self, ids: list[str]) -> list[Row]:
         """The rows of these ids in their order, those left out that have been deleted."""
-        rows = {row["id"]: read_row(row) for row in self._asked(ids, ROW_FIELDS)}
+        rows = self._rows(ids)
         return [rows[row] for row in ids if row in rows]
 
-    def _get(self, keys: list[str]) -> list[Row]:
-        return [read_row(row) for row in self._asked([key_digest(key) for key in keys], ROW_FIELDS)]
+    def _rows(self, ids: list[str]) -> dict[str, Row]:
+        return {row["id"]: read_row(row) for row in self._asked(ids, ROW_FIELDS)}
 
-    def items(
-        self,
-        *,
-        where: Mapping[str, Scalar] | None = None,
-        folder: str | None = None,
-        after: str | None = None,
-    ) -> Iterator[Row]:
-        only = make_filter(where, folder)
+    def _get(self, keys: list[str]) -> list[Row]:
+        return list(self._rows([key_digest(key) for key in keys]).values())
+
+    def _items(self, only: Filter, after: str | None) -> Iterator[Row]:
         order = sorted((row["written"], row["id"]) for row in self._walk(only, ["id", "written"]))
         if after is not None:
             cut = [row["written"] for row in self._asked([key_digest(after)], ["written"])]
@@ -278,21 +273,10 @@ class MilvusIndex(Index):
     def set_setting(self, **settings: str) -> None:
         self._connection.run(lambda client: self._collections.set_settings(client, settings))
 
-    def info(self) -> IndexInfo:
+    def _storage(self) -> tuple[int, int | None, dict[str, str]]:
         file = self._file
-        return IndexInfo(
-            engine=self.engine,
-            location=self.location,
-            bits=self.bits,
-            bit_order=self.header.bit_order,
-            model_id=self.model_id,
-            created=self.header.created,
-            rows=len(self),
-            deleted=0,
-            disk_bytes=file.stat().st_size if file is not None and file.is_file() else None,
-            details={"vector index": self._kind},
-            settings=self.settings(),
-        )
+        size = file.stat().st_size if file is not None and file.is_file() else None
+        return 0, size, {"vector index": self._kind}
 
     def compact(self) -> None:
         """Ask the server to merge its segments; Milvus Lite has nothing to merge."""

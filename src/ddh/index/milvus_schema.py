@@ -15,7 +15,6 @@ from ddh.index.base import IndexHeader
 from ddh.index.filters import Filter, Scalar
 from ddh.index.rows import (
     MAX_TEXT_BYTES,
-    Codes,
     Columns,
     FileStamp,
     Row,
@@ -163,13 +162,9 @@ def milvus_rows(rows: Columns, written: int) -> list[dict[str, Any]]:
 
 def read_row(found: Mapping[str, Any]) -> Row:
     """The inverse of `milvus_rows`."""
+    code = np.frombuffer(found["code"][0], np.uint8)
     stamp = FileStamp(*found["stamp"]) if found["stamp"] else None
-    return Row(found["key"], read_code(found), found["path"] or None, stamp, found["metadata"])
-
-
-def read_code(found: Mapping[str, Any]) -> Codes:
-    """The code of a row that was asked for."""
-    return np.frombuffer(found["code"][0], np.uint8)
+    return Row(found["key"], code, found["path"] or None, stamp, found["metadata"])
 
 
 def ids_expression(ids: list[str]) -> str:

@@ -7,7 +7,7 @@ being committed, is done once and only once.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -18,16 +18,14 @@ from psycopg.sql import SQL, Composable, Composed, Literal
 
 from ddh._core.errors import DDHError
 from ddh.index.base import Index, IndexHeader, OpenOptions
-from ddh.index.filters import Filter, Scalar, make_filter
+from ddh.index.filters import Filter
 from ddh.index.location import split_name, without_password
-from ddh.index.postgres_connection import Connection, bit_strings, packed_bits
+from ddh.index.postgres_connection import PostgresConnection, bit_strings, packed_bits
 from ddh.index.postgres_schema import Tables, create_schema, read_header
-from ddh.index.rows import Codes, Columns, Hit, IndexInfo, Row, read_stamp
+from ddh.index.rows import Codes, Columns, Hit, Row, read_stamp
 
 FETCHED_ROWS = 4096
 MAX_EF_SEARCH = 1000  # what pgvector allows
-
-_COLUMNS = SQL("key, code, path, mtime_ns, size, digest, metadata")
 
 
 class PostgresIndex(Index):
@@ -39,7 +37,7 @@ class PostgresIndex(Index):
         address, name = split_name(location)
         self.location = without_password(location)
         self._tables = Tables(name)
-        self._connection = Connection(address)
+        self._connection = PostgresConnection(address)
         try:
             self.header = self._connection.run(self._read_header) or self._create(options)
             options.check(self.location, self.header)
@@ -82,7 +80,8 @@ class PostgresIndex(Index):
                 f"{self.location} has no pgvector extension, so it cannot search approximately: "
                 "install pgvector 0.7 or newer on the server, or open without approximate"
             )
-        self._connection.run(lambda db: db.execute(self._tables.hnsw_index))
+        statement = "CREATE INDEX IF NOT EXISTS {hnsw} ON {rows} USING hnsw (code bit_hamming_ops)"
+        self._connection.run(lambda db: db.execute(self._tables.sql(statement)))
 
     # -- writing -----------------------------------------------------------------------------
 
@@ -92,23 +91,25 @@ class PostgresIndex(Index):
         The token goes in first, so that a repeat waits for a commit that is still under way.
         Upserts run `alone`; adds and deletes run beside each other.
         """
-        tables, token = self._tables, uuid4()
+        sql, token = self._tables.sql, uuid4()
+        lock = "pg_advisory_xact_lock" if alone else "pg_advisory_xact_lock_shared"
 
         def attempt(db: psycopg.Connection) -> int:
-            fresh = db.execute(tables.claim, (token,)).rowcount
-            if not fresh:
-                (result,) = db.execute(tables.claimed, (token,)).fetchone() or (0,)
+            claim = sql("INSERT INTO {claims} (token) VALUES (%s) ON CONFLICT DO NOTHING")
+            if not db.execute(claim, (token,)).rowcount:
+                claimed = sql("SELECT result FROM {claims} WHERE token = %s")
+                (result,) = db.execute(claimed, (token,)).fetchone() or (0,)
                 return int(result)
-            db.execute(tables.lock_alone if alone else tables.lock_shared)
+            db.execute(sql(f"SELECT {lock}({{lock}})"))
             result = work(db)
-            db.execute(tables.finish, (result, token))
+            db.execute(sql("UPDATE {claims} SET result = %s WHERE token = %s"), (result, token))
             return result
 
         return self._connection.run(attempt)
 
     def _add(self, rows: Columns) -> None:
         def work(db: psycopg.Connection) -> int:
-            self._copy(db, self._tables.rows, rows)
+            self._copy(db, "rows", rows)
             return len(rows)
 
         try:
@@ -117,21 +118,31 @@ class PostgresIndex(Index):
             raise self._refuse_existing([row.key for row in self._get(rows.keys)]) from error
 
     def _upsert(self, rows: Columns) -> int:
+        make, replace, insert = map(
+            self._tables.sql,
+            (
+                "CREATE TEMPORARY TABLE {staging} "
+                "(LIKE {rows} INCLUDING IDENTITY INCLUDING DEFAULTS) ON COMMIT DROP",
+                "DELETE FROM {rows} WHERE key IN (SELECT key FROM {staging})",
+                "INSERT INTO {rows} ({columns}) SELECT {columns} FROM {staging} ORDER BY id",
+            ),
+        )
+
         def work(db: psycopg.Connection) -> int:
-            db.execute(self._tables.make_staging)
-            self._copy(db, self._tables.staging, rows)
-            replaced = db.execute(self._tables.delete_staged).rowcount
-            db.execute(self._tables.insert_staged)
+            db.execute(make)
+            self._copy(db, "staging", rows)
+            replaced = db.execute(replace).rowcount
+            db.execute(insert)
             return replaced
 
         return self._write(work, alone=True)
 
     def _delete(self, keys: list[str]) -> int:
-        statement = SQL("DELETE FROM {} WHERE key = ANY(%s)").format(self._tables.rows)
+        statement = self._tables.sql("DELETE FROM {rows} WHERE key = ANY(%s)")
         return self._write(lambda db: db.execute(statement, (keys,)).rowcount)
 
-    def _copy(self, db: psycopg.Connection, table: Composable, rows: Columns) -> None:
-        statement = SQL("COPY {} ({}) FROM STDIN").format(table, _COLUMNS)
+    def _copy(self, db: psycopg.Connection, table: str, rows: Columns) -> None:
+        statement = self._tables.sql(f"COPY {{{table}}} ({{columns}}) FROM STDIN")
         codes = bit_strings(rows.codes, self.bits)
         with db.cursor() as cursor, cursor.copy(statement) as copy:
             for key, code, path, stamp, metadata in zip(
@@ -142,77 +153,63 @@ class PostgresIndex(Index):
 
     # -- searching ---------------------------------------------------------------------------
 
-    def _distance(self) -> SQL:
-        return SQL(
-            "(code <~> query::bit({n}))::int"
-            if self._vector
-            else "bit_count(code # query::bit({n}))::int"
-        )
-
     def _search(self, queries: Codes, k: int, only: Filter, approximate: bool) -> list[list[Hit]]:
-        condition, values = _condition(only)
         by_index = approximate and self._hnsw
-        inner = SQL(
-            "SELECT id, key, path, metadata, code, {distance} AS distance FROM {rows} "
-            "WHERE {condition} ORDER BY {order} LIMIT {k}"
-        ).format(
-            distance=self._distance().format(n=Literal(self.bits)),
-            rows=self._tables.rows,
-            condition=condition,
-            order=SQL("code <~> query::bit({})").format(Literal(self.bits))
-            if by_index
-            else SQL("distance, id"),
-            k=Literal(k),
+        order = SQL("code <~> query::bit({n})" if by_index else "distance, id")
+        nearest = SQL("true ORDER BY {} LIMIT {}").format(
+            order.format(n=Literal(self.bits)), Literal(k)
         )
-        statement = SQL(
-            "SELECT n, key, distance, path, metadata, code "
-            "FROM unnest(%(queries)s::text[]) WITH ORDINALITY AS asked (query, n), "
-            "LATERAL ({}) AS answer ORDER BY n, distance, id"
-        ).format(inner)
-
-        def work(db: psycopg.Connection) -> list[list[Hit]]:
-            _plan(db, k if by_index else None)
-            return self._answers(db, statement, queries, values)
-
-        return self._connection.run(work)
+        return self._ask(queries, only, nearest, SQL("true"), _plan(k if by_index else None))
 
     def _search_radius(self, queries: Codes, radius: int, only: Filter) -> list[list[Hit]]:
+        within = SQL("distance <= {}").format(Literal(radius))
+        return self._ask(queries, only, SQL("true"), within, ())
+
+    def _ask(
+        self,
+        queries: Codes,
+        only: Filter,
+        inner: Composable,
+        outer: Composable,
+        plan: Sequence[str],
+    ) -> list[list[Hit]]:
+        """Answers by distance: `inner` ends the search for one query, `outer` restricts it."""
         condition, values = _condition(only)
-        statement = SQL(
+        distance = (
+            "code <~> query::bit({n})" if self._vector else "bit_count(code # query::bit({n}))"
+        )
+        statement = self._tables.sql(
             "SELECT n, key, distance, path, metadata, code "
             "FROM unnest(%(queries)s::text[]) WITH ORDINALITY AS asked (query, n), "
-            "LATERAL (SELECT id, key, path, metadata, code, {distance} AS distance FROM {rows} "
-            "WHERE {condition}) AS answer WHERE distance <= {radius} ORDER BY n, distance, id"
-        ).format(
-            distance=self._distance().format(n=Literal(self.bits)),
-            rows=self._tables.rows,
+            "LATERAL (SELECT id, key, path, metadata, code, ({distance})::int AS distance "
+            "FROM {rows} WHERE {condition} AND {inner}) AS answer "
+            "WHERE {outer} ORDER BY n, distance, id",
+            distance=SQL(distance).format(n=Literal(self.bits)),
             condition=condition,
-            radius=Literal(radius),
+            inner=inner,
+            outer=outer,
         )
-        return self._connection.run(lambda db: self._answers(db, statement, queries, values))
+        values["queries"] = bit_strings(queries, self.bits)
 
-    def _answers(
-        self, db: psycopg.Connection, statement: Composed, queries: Codes, values: dict[str, Any]
-    ) -> list[list[Hit]]:
-        asked = {"queries": bit_strings(queries, self.bits), **values}
-        answers: list[list[Hit]] = [[] for _ in queries]
-        for n, key, distance, path, metadata, bits in db.cursor(binary=True).execute(
-            statement, asked
-        ):
-            code = packed_bits([bits], self.bits)[0]
-            answers[n - 1].append(Hit(key, distance, path, metadata, code))
-        return answers
+        def work(db: psycopg.Connection) -> list[list[Hit]]:
+            for setting in plan:
+                db.execute(setting)
+            answers: list[list[Hit]] = [[] for _ in queries]
+            found = db.cursor(binary=True).execute(statement, values)
+            for n, key, distance, path, metadata, bits in found:
+                code = packed_bits([bits], self.bits)[0]
+                answers[n - 1].append(Hit(key, distance, path, metadata, code))
+            return answers
+
+        return self._connection.run(work)
 
     # -- reading rows ------------------------------------------------------------------------
 
     def _pick(self, only: Filter, choose: Callable[[Codes], NDArray[np.int64]]) -> list[Row]:
         condition, values = _condition(only)
-        all_codes = SQL("SELECT id, code FROM {} WHERE {} ORDER BY id").format(
-            self._tables.rows, condition
-        )
-        some_rows = SQL("SELECT id, {} FROM {} WHERE id = ANY(%s)").format(
-            _COLUMNS, self._tables.rows
-        )
+        sql = self._tables.sql
+        all_codes = sql("SELECT id, code FROM {rows} WHERE {only} ORDER BY id", only=condition)
+        some_rows = sql("SELECT id, {columns} FROM {rows} WHERE id = ANY(%s)")
 
         def work(db: psycopg.Connection) -> list[Row]:
             db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -230,7 +227,7 @@ class PostgresIndex(Index):
         return self._connection.run(work)
 
     def _get(self, keys: list[str]) -> list[Row]:
-        statement = SQL("SELECT {} FROM {} WHERE key = ANY(%s)").format(_COLUMNS, self._tables.rows)
+        statement = self._tables.sql("SELECT {columns} FROM {rows} WHERE key = ANY(%s)")
 
         def work(db: psycopg.Connection) -> list[Row]:
             return [self._row(row) for row in db.cursor(binary=True).execute(statement, (keys,))]
@@ -242,20 +239,14 @@ class PostgresIndex(Index):
         packed = packed_bits([code], self.bits)[0]
         return Row(key, packed, path, read_stamp(mtime_ns, size, digest), metadata)
 
-    def items(
-        self,
-        *,
-        where: Mapping[str, Scalar] | None = None,
-        folder: str | None = None,
-        after: str | None = None,
-    ) -> Iterator[Row]:
-        condition, values = _condition(make_filter(where, folder))
+    def _items(self, only: Filter, after: str | None) -> Iterator[Row]:
+        condition, values = _condition(only)
         if after is not None:
-            later = SQL("{} AND id > (SELECT id FROM {} WHERE key = %(after)s)")
-            condition = later.format(condition, self._tables.rows)
+            later = "{only} AND id > (SELECT id FROM {rows} WHERE key = %(after)s)"
+            condition = self._tables.sql(later, only=condition)
             values["after"] = after
-        statement = SQL("SELECT {} FROM {} WHERE {} ORDER BY id").format(
-            _COLUMNS, self._tables.rows, condition
+        statement = self._tables.sql(
+            "SELECT {columns} FROM {rows} WHERE {only} ORDER BY id", only=condition
         )
         with self._connection.another() as db, db.cursor("items", binary=True) as cursor:
             cursor.itersize = FETCHED_ROWS
@@ -263,7 +254,7 @@ class PostgresIndex(Index):
                 yield self._row(columns)
 
     def __len__(self) -> int:
-        return int(self._one(SQL("SELECT count(*) FROM {}").format(self._tables.rows)))
+        return int(self._one(self._tables.sql("SELECT count(*) FROM {rows}")))
 
     def _one(self, statement: SQL | Composed, values: tuple[Any, ...] = ()) -> Any:
         def work(db: psycopg.Connection) -> Any:
@@ -275,13 +266,14 @@ class PostgresIndex(Index):
     # -- the index itself --------------------------------------------------------------------
 
     def settings(self) -> dict[str, str]:
-        statement = SQL("SELECT name, value FROM {}").format(self._tables.settings)
+        statement = self._tables.sql("SELECT name, value FROM {settings}")
         return self._connection.run(lambda db: dict(db.execute(statement).fetchall()))
 
     def set_setting(self, **settings: str) -> None:
-        statement = SQL(
-            "INSERT INTO {} VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
-        ).format(self._tables.settings)
+        statement = self._tables.sql(
+            "INSERT INTO {settings} VALUES (%s, %s) "
+            "ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+        )
 
         def work(db: psycopg.Connection) -> None:
             with db.cursor() as cursor:
@@ -289,50 +281,39 @@ class PostgresIndex(Index):
 
         self._connection.run(work)
 
-    def info(self) -> IndexInfo:
-        rows = self._tables.rows_name
-        return IndexInfo(
-            engine=self.engine,
-            location=self.location,
-            bits=self.bits,
-            bit_order=self.header.bit_order,
-            model_id=self.model_id,
-            created=self.header.created,
-            rows=len(self),
-            deleted=self._one(
-                SQL("SELECT n_dead_tup FROM pg_stat_user_tables WHERE relid = to_regclass(%s)"),
-                (rows,),
-            )
-            or 0,
-            disk_bytes=self._one(SQL("SELECT pg_total_relation_size(to_regclass(%s))"), (rows,)),
-            details={
-                "server": f"PostgreSQL {self._one(SQL('SHOW server_version'))}",
-                "distance": "pgvector <~>" if self._vector else "bit_count",
-                "approximate": "HNSW" if self._hnsw else "no",
-            },
-            settings=self.settings(),
-        )
+    def _storage(self) -> tuple[int, int | None, dict[str, str]]:
+        rows = (self._tables.rows_name,)
+        dead = SQL("SELECT n_dead_tup FROM pg_stat_user_tables WHERE relid = to_regclass(%s)")
+        size = SQL("SELECT pg_total_relation_size(to_regclass(%s))")
+        details = {
+            "server": f"PostgreSQL {self._one(SQL('SHOW server_version'))}",
+            "distance": "pgvector <~>" if self._vector else "bit_count",
+            "approximate": "HNSW" if self._hnsw else "no",
+        }
+        return self._one(dead, rows) or 0, self._one(size, rows), details
 
     def compact(self) -> None:
         """Make the room of deleted rows free again, refresh the planner's figures."""
-        self._connection.run(lambda db: db.execute(self._tables.forget_old_claims))
-        statement = SQL("VACUUM (ANALYZE) {}").format(self._tables.rows)
-        self._connection.run_alone(lambda db: db.execute(statement))
+        old = self._tables.sql("DELETE FROM {claims} WHERE written < now() - interval '1 day'")
+        vacuum = self._tables.sql("VACUUM (ANALYZE) {rows}")
+        self._connection.run(lambda db: db.execute(old))
+        self._connection.run_alone(lambda db: db.execute(vacuum))
 
     def close(self) -> None:
         self._connection.close()
 
 
-def _plan(db: psycopg.Connection, nearest_by_index: int | None) -> None:
+def _plan(nearest_by_index: int | None) -> Sequence[str]:
     """Keep the planner to the exact scan, or widen the HNSW search to what is asked for."""
     if nearest_by_index is None:
-        db.execute("SET LOCAL enable_indexscan = off")  # HNSW would answer approximately
-        return
-    db.execute("SET LOCAL enable_seqscan = off")  # small tables would be scanned all the same
+        return ("SET LOCAL enable_indexscan = off",)  # HNSW would answer approximately
     width = min(MAX_EF_SEARCH, max(100, 2 * nearest_by_index))
-    db.execute("SELECT set_config('hnsw.ef_search', %s, true)", (str(width),))
-    if db.execute("SELECT current_setting('hnsw.iterative_scan', true)").fetchone() != (None,):
-        db.execute("SET LOCAL hnsw.iterative_scan = relaxed_order")
+    return (
+        "SET LOCAL enable_seqscan = off",  # small tables would be scanned all the same
+        f"SELECT set_config('hnsw.ef_search', '{width}', true)",
+        "SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true) "
+        "WHERE current_setting('hnsw.iterative_scan', true) IS NOT NULL",
+    )
 
 
 def _condition(only: Filter) -> tuple[Composable, dict[str, Any]]:

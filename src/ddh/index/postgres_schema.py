@@ -1,21 +1,23 @@
-"""The tables of an index in PostgreSQL, and the statements that depend on their names."""
+"""The tables of an index in PostgreSQL."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import psycopg
-from psycopg.sql import SQL, Composed, Identifier, Literal
+from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
 from ddh.index.base import IndexHeader
 
+COLUMNS = SQL("key, code, path, mtime_ns, size, digest, metadata")
+
 
 class Tables:
-    """Names and statements of one index."""
+    """The names of one index, to be filled into statements."""
 
     def __init__(self, name: str) -> None:
         self.facts_name = f"{name}_facts"
         self.rows_name, self.hnsw_name = f'"{name}_rows"', f'"{name}_rows_hnsw"'
-        self.names: Mapping[str, Identifier | Literal] = {
+        self.names: Mapping[str, Composable] = {
             "rows": Identifier(f"{name}_rows"),
             "facts": Identifier(self.facts_name),
             "settings": Identifier(f"{name}_settings"),
@@ -23,32 +25,9 @@ class Tables:
             "staging": Identifier("ddh_staging"),
             "path_index": Identifier(f"{name}_rows_path"),
             "hnsw": Identifier(f"{name}_rows_hnsw"),
-            "lock": Literal(f"ddh {name}"),
+            "lock": SQL("hashtextextended({}, 0)").format(Literal(f"ddh {name}")),
+            "columns": COLUMNS,
         }
-        self.rows = self.names["rows"]
-        self.settings, self.staging = self.names["settings"], self.names["staging"]
-        self.lock_alone = self.sql("SELECT pg_advisory_xact_lock(hashtextextended({lock}, 0))")
-        self.lock_shared = self.sql(
-            "SELECT pg_advisory_xact_lock_shared(hashtextextended({lock}, 0))"
-        )
-        self.claim = self.sql("INSERT INTO {claims} (token) VALUES (%s) ON CONFLICT DO NOTHING")
-        self.claimed = self.sql("SELECT result FROM {claims} WHERE token = %s")
-        self.finish = self.sql("UPDATE {claims} SET result = %s WHERE token = %s")
-        self.forget_old_claims = self.sql(
-            "DELETE FROM {claims} WHERE written < now() - interval '1 day'"
-        )
-        self.make_staging = self.sql(
-            "CREATE TEMPORARY TABLE {staging} (LIKE {rows} INCLUDING IDENTITY INCLUDING DEFAULTS) "
-            "ON COMMIT DROP"
-        )
-        self.delete_staged = self.sql("DELETE FROM {rows} WHERE key IN (SELECT key FROM {staging})")
-        self.insert_staged = self.sql(
-            "INSERT INTO {rows} (key, code, path, mtime_ns, size, digest, metadata) "
-            "SELECT key, code, path, mtime_ns, size, digest, metadata FROM {staging} ORDER BY id"
-        )
-        self.hnsw_index = self.sql(
-            "CREATE INDEX IF NOT EXISTS {hnsw} ON {rows} USING hnsw (code bit_hamming_ops)"
-        )
 
     def sql(self, statement: str, **more: Any) -> Composed:
         """A statement with the names of this index's tables filled in."""
@@ -69,7 +48,7 @@ def read_header(db: psycopg.Connection[Any], tables: Tables) -> IndexHeader | No
 
 def create_schema(db: psycopg.Connection[Any], tables: Tables, header: IndexHeader) -> IndexHeader:
     """Make the tables, and say what is there then: another client may have been faster."""
-    db.execute(tables.lock_alone)
+    db.execute(tables.sql("SELECT pg_advisory_xact_lock({lock})"))
     there = read_header(db, tables)
     if there is not None:
         return there
