@@ -17,16 +17,6 @@ STORE_BYTES = 200 << 20  # of a cluster on this machine; it holds the model and 
 KNOCK_S = 10.0
 
 
-def import_ray() -> ModuleType:
-    """Ray, or an error that names the extra that brings it."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        import ray
-    except ImportError as error:
-        raise MissingDependency('--ray needs Ray: pip install "ddh[ray]"') from error
-    return ray
-
-
 @contextmanager
 def connect(address: str, *, store_bytes: int = STORE_BYTES) -> Iterator[ModuleType]:
     """Ray, connected to a cluster until the end of the block.
@@ -35,7 +25,11 @@ def connect(address: str, *, store_bytes: int = STORE_BYTES) -> Iterator[ModuleT
     machine, gone at the end), `host:port`, or `ray://host:port` (a cluster reached from outside).
     A connection that is there already is used and left open.
     """
-    ray = import_ray()
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ImportError as error:
+        raise MissingDependency('--ray needs Ray: pip install "ddh[ray]"') from error
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):  # noqa: PTH123
         if ray.is_initialized():
             yield ray

@@ -315,20 +315,12 @@ class Index(ABC):
 
     def info(self) -> IndexInfo:
         """What this index is and how large."""
-        deleted, disk_bytes, details = self._storage()
+        header = {name: value for name, value in asdict(self.header).items() if name != "format"}
+        deleted, size, details = self._storage()
         return IndexInfo(
-            engine=self.engine,
-            location=self.location,
-            bits=self.bits,
-            bit_order=self.header.bit_order,
-            model_id=self.model_id,
-            created=self.header.created,
-            rows=len(self),
-            deleted=deleted,
-            disk_bytes=disk_bytes,
-            details=details,
-            settings=self.settings(),
-        )
+            self.engine, self.location, **header, rows=len(self), deleted=deleted,
+            disk_bytes=size, details=details, settings=self.settings(),
+        )  # fmt: skip
 
     def __contains__(self, key: str) -> bool:
         return self.get(key) is not None

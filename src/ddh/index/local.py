@@ -19,6 +19,7 @@ from ddh.index.local_store import (
     SCHEMA,
     LocalStore,
     Snapshot,
+    Write,
     connect,
     insert_columns,
     pack_blobs,
@@ -57,22 +58,23 @@ class LocalIndex(Index):
                 self._insert(write.append(rows.codes), rows)
         except sqlite3.IntegrityError as error:
             with self._store.reading():
-                existing = list(self._ids(rows.keys))
+                existing = [key for (key,) in self._among("SELECT key", "key", rows.keys)]
             raise self._refuse_existing(existing) from error
 
     def _upsert(self, rows: Columns) -> int:
         with self._store.writing() as write:
-            replaced = list(self._ids(rows.keys).values())
-            self._remove(replaced)
-            write.mark_deleted(replaced)
+            replaced = self._remove(write, rows.keys)
             self._insert(write.append(rows.codes), rows)
-        return len(replaced)
+        return replaced
 
     def _delete(self, keys: list[str]) -> int:
         with self._store.writing() as write:
-            ids = list(self._ids(keys).values())
-            self._remove(ids)
-            write.mark_deleted(ids)
+            return self._remove(write, keys)
+
+    def _remove(self, write: Write, keys: list[str]) -> int:
+        ids = [row_id for (row_id,) in self._among("SELECT id", "key", keys)]
+        self._among("DELETE", "id", ids)
+        write.mark_deleted(ids)
         return len(ids)
 
     def _insert(self, ids: range, rows: Columns) -> None:
@@ -95,17 +97,10 @@ class LocalIndex(Index):
         }
         insert_columns(self._store.db, "rows", columns)
 
-    def _remove(self, ids: list[int]) -> None:
-        self._store.db.execute(
-            "DELETE FROM rows WHERE id IN (SELECT value FROM json_each(?))", (json.dumps(ids),)
-        )
-
-    def _ids(self, keys: list[str]) -> dict[str, int]:
-        return dict(
-            self._store.db.execute(
-                "SELECT key, id FROM rows WHERE key IN (SELECT value FROM json_each(?))",
-                (json.dumps(keys),),
-            )
+    def _among(self, what: str, column: str, values: Iterable[str | int]) -> sqlite3.Cursor:
+        return self._store.db.execute(
+            f"{what} FROM rows WHERE {column} IN (SELECT value FROM json_each(?))",
+            (json.dumps(list(values)),),
         )
 
     # -- searching ---------------------------------------------------------------------------
@@ -153,19 +148,12 @@ class LocalIndex(Index):
         return [rows[row_id] for row_id in chosen.tolist()]
 
     def _rows(self, ids: Iterable[int]) -> dict[int, Row]:
-        found = self._store.db.execute(
-            f"SELECT id, {_COLUMNS} FROM rows WHERE id IN (SELECT value FROM json_each(?))",
-            (json.dumps(list(ids)),),
-        )
+        found = self._among(f"SELECT id, {_COLUMNS}", "id", ids)
         return {row_id: self._row(columns) for row_id, *columns in found}
 
     def _get(self, keys: list[str]) -> list[Row]:
         with self._store.reading():
-            found = self._store.db.execute(
-                f"SELECT {_COLUMNS} FROM rows WHERE key IN (SELECT value FROM json_each(?))",
-                (json.dumps(keys),),
-            )
-            return [self._row(columns) for columns in found]
+            return [self._row(found) for found in self._among(f"SELECT {_COLUMNS}", "key", keys)]
 
     def _row(self, columns: Any) -> Row:
         key, code, path, mtime_ns, size, digest, metadata = columns

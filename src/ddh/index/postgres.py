@@ -8,6 +8,7 @@ being committed, is done once and only once.
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
@@ -39,9 +40,10 @@ class PostgresIndex(Index):
         self._tables = Tables(name)
         self._connection = PostgresConnection(address)
         try:
-            self.header = self._connection.run(self._read_header) or self._create(options)
+            found = self._connection.run(lambda db: read_header(db, self._tables))
+            self.header = found or self._create(options)
             options.check(self.location, self.header)
-            self._vector = self._connection.run(self._has_vector)
+            self._vector: bool = self._one(SQL("SELECT to_regoperator('<~>(bit,bit)') IS NOT NULL"))
             if options.approximate:
                 self._keep_hnsw()
             self._hnsw: bool = self._one(
@@ -51,9 +53,6 @@ class PostgresIndex(Index):
             self._connection.close()
             raise
 
-    def _read_header(self, db: psycopg.Connection) -> IndexHeader | None:
-        return read_header(db, self._tables)
-
     def _create(self, options: OpenOptions) -> IndexHeader:
         header = options.new_header(self.location)
         self._connection.run_alone(self._try_extension)
@@ -62,17 +61,13 @@ class PostgresIndex(Index):
     @staticmethod
     def _try_extension(db: psycopg.Connection) -> None:
         """Install pgvector where the server has it and this user may; do without it elsewhere."""
-        try:
+        with suppress(
+            psycopg.errors.FeatureNotSupported,
+            psycopg.errors.UndefinedFile,
+            psycopg.errors.InsufficientPrivilege,
+            psycopg.errors.UniqueViolation,
+        ):
             db.execute("CREATE EXTENSION IF NOT EXISTS vector")
-        except (psycopg.errors.FeatureNotSupported, psycopg.errors.UndefinedFile):
-            pass
-        except (psycopg.errors.InsufficientPrivilege, psycopg.errors.UniqueViolation):
-            pass
-
-    @staticmethod
-    def _has_vector(db: psycopg.Connection) -> bool:
-        found = db.execute("SELECT to_regoperator('<~>(bit,bit)') IS NOT NULL").fetchone()
-        return bool(found and found[0])
 
     def _keep_hnsw(self) -> None:
         if not self._vector:
