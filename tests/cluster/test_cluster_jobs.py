@@ -266,7 +266,7 @@ def test_a_picture_that_kills_its_workers_is_found_and_left_out(
         new_index(tmp_path / "a.index", ModelFiles.read(model)),
     )
     target = IndexTarget(ddh.index.open(location))
-    job = job_on(two_nodes, batch_size=64)
+    job = job_on(two_nodes, batch_size=16)
     report = encode_on_cluster(deadly(some_photos), files, target, job)
     assert [entry["name"] for entry in report.skipped] == ["one/deadly.png"]
     assert "workers ended while reading it" in report.skipped[0]["reason"]
