@@ -1,9 +1,7 @@
 /* Exact neighbours: per row, the candidates for its k nearest while tiles of cosines go by. */
 
-#include "_buffers.h"
+#include "_lists.h"
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define CHUNK 16
 

@@ -1,7 +1,6 @@
 /* Dot products of pairs of rows in float64, each summed in the same order. */
 
-#include "_buffers.h"
-#include <stdlib.h>
+#include "_lists.h"
 
 #define LANES 8
 

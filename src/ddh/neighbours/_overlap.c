@@ -6,16 +6,9 @@
  * counting. So the images are renumbered before the work, neighbours close together, and get
  * their own indices back at the end: a third of the time at a million images. */
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "_buffers.h"
+#include "_lists.h"
 #include "_candidates.h"
 #include "_dots.h"
-#include "_lists.h"
 
 #define GROUP 512
 

@@ -17,7 +17,7 @@ import time
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.lib.format import open_memmap
@@ -60,20 +60,26 @@ def load_faiss() -> Any:
     return faiss
 
 
-class NeighbourIndex(Protocol):
+class NeighbourIndex:
     """Unit rows to search in; a larger `parameter` finds more of the true neighbours."""
 
     name: str
     parameter: str
     smallest: int
     largest: int
+    index: Any
 
-    def candidates(self, queries: NDArray[np.float32], k: int, value: int, /) -> NDArray[np.int64]:
+    def candidates(self, queries: NDArray[np.float32], k: int, value: int) -> NDArray[np.int64]:
         """(queries, k or more) rows that may be among the k nearest, -1 where fewer were found."""
-        ...
+        rows = self.index.search(_even(queries), min(self.prepare(k, value), self.index.ntotal))[1]
+        return np.asarray(rows)
+
+    def prepare(self, k: int, value: int) -> int:
+        """Set the parameter; how many candidates are needed to find the k nearest."""
+        raise NotImplementedError
 
 
-class IVFIndex:
+class IVFIndex(NeighbourIndex):
     """Rows in the cells of a k-means; `nprobe` cells are searched per query.
 
     Memory: d / 4 bytes per row (product quantisation, 4 bits per two dimensions), for few rows
@@ -120,15 +126,14 @@ class IVFIndex:
             raise InputError(f"there is no index of neighbours at {path}")
         return cls(load_faiss().read_index(str(path)))
 
-    def candidates(self, queries: NDArray[np.float32], k: int, nprobe: int, /) -> NDArray[np.int64]:
-        """Rows of the `nprobe` nearest cells that may be among the k nearest."""
-        self.index.nprobe = nprobe
+    def prepare(self, k: int, value: int) -> int:
+        self.index.nprobe = value
         # codes separate near rows only roughly: several times k rows contain the nearest, and
         # more of them where more rows compete
-        return _found(self.index, queries, 5 * k + 16 + nprobe if self.coded else k + 4)
+        return 5 * k + 16 + value if self.coded else k + 4
 
 
-class HNSWIndex:
+class HNSWIndex(NeighbourIndex):
     """A hierarchical graph of whole rows; a search keeps `ef` candidates.
 
     Memory: 4 N d + 400 N bytes.
@@ -146,15 +151,9 @@ class HNSWIndex:
         self.index.hnsw.efConstruction = 80
         _fill(self.index, space)
 
-    def candidates(self, queries: NDArray[np.float32], k: int, ef: int, /) -> NDArray[np.int64]:
-        """The k + 1 nearest rows on a walk that keeps `ef` candidates."""
-        self.index.hnsw.efSearch = max(ef, k + 1)
-        return _found(self.index, queries, k + 1)
-
-
-def _found(index: Any, queries: NDArray[np.float32], count: int) -> NDArray[np.int64]:
-    rows: NDArray[np.int64] = index.search(_even(queries), min(count, index.ntotal))[1]
-    return rows
+    def prepare(self, k: int, value: int) -> int:
+        self.index.hnsw.efSearch = max(value, k + 1)
+        return k + 1
 
 
 def _units(space: CosineSpace, rows: slice | NDArray[np.integer]) -> NDArray[np.float32]:
@@ -174,8 +173,7 @@ def _fill(index: Any, space: CosineSpace) -> None:
 # -- lists ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Tuning:
+class Tuning(NamedTuple):
     """The nprobe (IVF) or ef (HNSW) that was chosen, and the recall that `sample` rows showed."""
 
     value: int
@@ -209,7 +207,7 @@ def approximate_lists(
     """
     refine = len(space) >= REFINED_ROWS
     clock = [time.perf_counter()]
-    index: NeighbourIndex = HNSWIndex(space) if hnsw else IVFIndex.build(space)
+    index = HNSWIndex(space) if hnsw else IVFIndex.build(space)
     clock.append(time.perf_counter())
     tuning = tune(space, index, k, recall, refine=refine)
     clock.append(time.perf_counter())

@@ -21,7 +21,6 @@ from ddh._core.progress import bar
 from ddh.neighbours import native
 from ddh.neighbours.approximate import RECALL, approximate_lists
 from ddh.neighbours.cosine import CosineSpace, cosine_space
-from ddh.neighbours.knn_gpu import DeviceRows, torch_device
 from ddh.neighbours.products import Product, fastest_product, threshold
 
 Pairs = tuple[NDArray[np.int32], NDArray[np.int32]]
@@ -99,21 +98,10 @@ def knn(
     return lists
 
 
-def nearest(
-    features: ArrayLike,
-    k: int,
-    *,
-    centre: bool = False,
-    device: Any = None,
-    approximate: bool = False,
-    recall: float = RECALL,
-    folder: Path | None = None,
-) -> NearestLists:
+def nearest(features: ArrayLike, k: int, *, centre: bool = False, **options: Any) -> NearestLists:
     """As `knn`, with the cosines of the lists and their recall."""
     space = cosine_space(features, centre=centre)
-    lists, reached = nearest_in(
-        space, k, device=device, approximate=approximate, recall=recall, folder=folder
-    )
+    lists, reached = nearest_in(space, k, **options)
     i = np.repeat(np.arange(len(space), dtype=np.int32), k)
     similarities = space.similarities(i, lists.ravel()).astype(np.float32)
     return NearestLists(lists, similarities.reshape(lists.shape), reached)
@@ -155,9 +143,10 @@ def exact_lists(space: CosineSpace, k: int, *, device: Any = None) -> NDArray[np
     lists = np.empty((len(space), k), np.int32)
     copies, originals = surplus_copies(space, k)
     index = np.delete(np.arange(len(space), dtype=np.int32), copies)
-    accelerator = torch_device(device)
-    if accelerator is not None:
-        lists[index] = index[DeviceRows(space, index, accelerator).lists(k)]
+    if device is not None and str(device) != "cpu":
+        from ddh.neighbours.knn_gpu import DeviceRows
+
+        lists[index] = index[DeviceRows(space, index, device).lists(k)]
     else:
         for i, j in candidates(fastest_product(space, index, k, capacity_for(k) // 2), k):
             lists[index[np.unique(i)]] = space.rank(index[i], index[j], k)

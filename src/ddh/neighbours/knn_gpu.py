@@ -1,10 +1,9 @@
 """Exact neighbour lists on a GPU: the steps of `knn`, all of them on the device, by torch."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from ddh._core.errors import InputError
@@ -12,56 +11,25 @@ from ddh._core.progress import track
 from ddh.neighbours.cosine import CosineSpace, pieces
 from ddh.neighbours.products import summing_error
 
-if TYPE_CHECKING:
-    import torch
-
 # Numbers in a block of the product (float16), and in a piece of float64 work.
 BLOCK = 1 << 28
 PIECE = 1 << 26
 
 
-def torch_device(device: Any) -> "torch.device | None":
-    """The accelerator that is meant, or None for the CPU."""
-    if device is None or str(device) == "cpu":
-        return None
-    import torch
-
-    try:
-        chosen = torch.device(device)
-        torch.empty(1, device=chosen)
-    except (RuntimeError, AssertionError, TypeError) as error:
-        raise InputError(
-            f"the device {device!r} cannot be used here ({error}); use 'cpu'"
-        ) from error
-    return None if chosen.type == "cpu" else chosen
-
-
-@contextmanager
-def _sums_in_single() -> Iterator[None]:
-    """Products of float16 are summed in float32 inside, as the bound on their error supposes."""
-    import torch
-
-    matmul = torch.backends.cuda.matmul
-    before = matmul.allow_fp16_reduced_precision_reduction
-    matmul.allow_fp16_reduced_precision_reduction = False
-    try:
-        yield
-    finally:
-        matmul.allow_fp16_reduced_precision_reduction = before
-
-
 class DeviceRows:
     """Rows on a device: as they are, and at length 1 in float16 for the product."""
 
-    def __init__(
-        self, space: CosineSpace, index: NDArray[np.int32], device: "torch.device"
-    ) -> None:
-        import torch
-
+    def __init__(self, space: CosineSpace, index: NDArray[np.int32], device: Any) -> None:
         exact_in_single = space.features.dtype in (np.float16, np.float32, np.uint8, np.int8)
         kind = np.float32 if exact_in_single else np.float64
         shape = (len(index), space.dimensions)
-        self.device = device
+        try:
+            self.device = torch.device(device)
+            torch.empty(1, device=self.device)
+        except (RuntimeError, AssertionError, TypeError) as error:
+            raise InputError(
+                f"the device {device!r} cannot be used here ({error}); use 'cpu'"
+            ) from error
         self.values = torch.empty(
             shape, device=device, dtype=torch.from_numpy(np.empty(0, kind)).dtype
         )
@@ -80,25 +48,27 @@ class DeviceRows:
         # |a.b - a'.b'| <= |a - a'| |b| + |a'| |b - b'|; sums in float32, then some roundings
         self.error = 2 * off + off**2 + 2 * summing_error(space.dimensions) + 2.0**-9
 
-    def rows(self, which: Any) -> "torch.Tensor":
+    def rows(self, which: Any) -> torch.Tensor:
         return self.values[which].double() - self.mean
 
     def lists(self, k: int) -> NDArray[np.int32]:
         """Lists (rows, k) of the exact order of the cosine, ties by the smaller row."""
-        import torch
-
         images = len(self.values)
         lists = torch.empty((images, k), dtype=torch.int32, device=self.device)
         step = max(1, BLOCK // images)
-        with _sums_in_single():
+        matmul = torch.backends.cuda.matmul
+        before = matmul.allow_fp16_reduced_precision_reduction
+        # float16 products are summed in float32, as the bound on their error assumes
+        matmul.allow_fp16_reduced_precision_reduction = False
+        try:
             for start in track(range(0, images, step), "Neighbours", unit="block"):
                 rows = torch.arange(start, min(start + step, images), device=self.device)
                 lists[rows] = self._lists_of(rows, k)
-        return lists.cpu().numpy()
+        finally:
+            matmul.allow_fp16_reduced_precision_reduction = before
+        return np.asarray(lists.cpu().numpy())
 
-    def _lists_of(self, rows: "torch.Tensor", k: int) -> "torch.Tensor":
-        import torch
-
+    def _lists_of(self, rows: torch.Tensor, k: int) -> torch.Tensor:
         images = len(self.values)
         room = min(4 * k + 32, images - 1)
         cosines = self.units[rows] @ self.units.T
@@ -116,10 +86,8 @@ class DeviceRows:
             lists[place] = self._list_among_all(rows[place : place + 1], k)
         return lists
 
-    def _keys(self, rows: "torch.Tensor", columns: "torch.Tensor") -> "torch.Tensor":
+    def _keys(self, rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
         """Order of candidates (rows, m) of each row by cosine, as `CosineSpace.order_keys`."""
-        import torch
-
         parts = []
         step = max(1, PIECE // (columns.shape[1] * len(self.mean)))
         for start in range(0, len(rows), step):
@@ -130,10 +98,8 @@ class DeviceRows:
             parts.append(dots * dots.abs() / torch.where(squares > 0, squares, 1.0))
         return torch.cat(parts)
 
-    def _list_among_all(self, row: "torch.Tensor", k: int) -> "torch.Tensor":
+    def _list_among_all(self, row: torch.Tensor, k: int) -> torch.Tensor:
         """One list without a short list before it."""
-        import torch
-
         everyone = torch.arange(len(self.values), device=self.device)
         step = max(1, PIECE // len(self.mean))
         keys = torch.cat([self._keys(row, part[None])[0] for part in torch.split(everyone, step)])
