@@ -20,7 +20,7 @@ BENCHES = {
     "quality": "ddh.bench.quality:quality",
     "presets": "ddh.bench.presets:presets",
     "fig2": "ddh.bench.fig2:fig2",
-    "fig3": "ddh.bench.fig3:fig3",
+    "fig3": "ddh.bench.retrieval_table:fig3",
 }
 
 

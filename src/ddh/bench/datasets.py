@@ -1,6 +1,8 @@
 """Retrieval tasks of the benches: CIFAR-10, NUS-WIDE or a multi-label list, or ready features."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,11 +23,7 @@ def cifar10_task(options: BenchOptions, store: Store) -> Task:
     """The paper's split of CIFAR-10: 10,000 queries, 50,000 database and training images."""
     if options.features is not None:
         found = read_features(options.features)
-        if found.query is None:
-            split = split_by_name(CIFAR10, found.labels)
-        else:
-            split = marked_split(found.query, k=1000)
-        return Task(found, subset(split, options.subset))
+        return _given(found, options, 1000, lambda: split_by_name(CIFAR10, found.labels))
     data, split = cifar10_images(options)
     return Task(compute_features(data, store, options), split)
 
@@ -56,11 +54,8 @@ def multi_label_task(
         found = read_features(options.features)
         if found.labels.ndim != 2:
             raise InputError(f"{options.features}: this bench needs labels as a 0/1 matrix")
-        if found.query is None:
-            split = per_class(found.labels, queries=queries, training=training)
-        else:
-            split = marked_split(found.query, k=5000)
-        return Task(found, subset(split, options.subset))
+        split = partial(per_class, found.labels, queries=queries, training=training)
+        return _given(found, options, 5000, split)
     root = options.data_folder("NUS-WIDE, or the folder of the pictures of --list")
     if list_file is None:
         data = nus_wide(root, concepts=concepts)
@@ -71,6 +66,14 @@ def multi_label_task(
         data = data.take(np.sort(chosen))
     found = without_duplicates(compute_features(data, store, options), store)
     return Task(found, per_class(found.labels, queries=queries, training=training))
+
+
+def _given(
+    found: FeatureSet, options: BenchOptions, k: int, split: Callable[[], RetrievalSplit]
+) -> Task:
+    """Ready features, with their marked queries or else the split of the data set."""
+    chosen = split() if found.query is None else marked_split(found.query, k)
+    return Task(found, subset(chosen, options.subset))
 
 
 def without_duplicates(found: FeatureSet, store: Store) -> FeatureSet:

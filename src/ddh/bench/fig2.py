@@ -10,7 +10,7 @@ import click
 from ddh._core.progress import track
 from ddh.bench.datasets import cifar10_task
 from ddh.bench.options import BenchOptions, numbers_option, shared_options
-from ddh.bench.plots import drawing, style
+from ddh.bench.plots import plot_lines
 from ddh.bench.results import Outcome, Store, Table
 from ddh.bench.retrieval import Task
 from ddh.evaluation.inputs import Relevance
@@ -18,6 +18,7 @@ from ddh.neighbours import expand, knn, statistics
 from ddh.neighbours.statistics import graph_of
 from ddh.train.device import choose
 
+SPECIAL = "second stage, K2 = 6"
 OVER = {"k1": "K1", "degree": "labels per image (mean)"}
 
 
@@ -104,15 +105,12 @@ def _table(points: list[Point]) -> Table:
 
 def _draw(folder: Path, points: list[Point], over: str) -> dict[str, str]:
     """Precision over K1, or over the number of labels per image."""
-    name = f"labels-over-{over}"
-    with drawing(folder, name) as axes:
-        for place, stage in enumerate(dict.fromkeys(point.stage for point in points)):
-            chosen = [point for point in points if point.stage == stage]
-            look = {**style(place, "K2 = 6" in stage), "marker": "o", "ms": 3.5}
-            places = [getattr(point, over) for point in chosen]
-            axes.plot(places, [point.precision for point in chosen], label=stage, **look)
-        if over == "degree":
-            axes.set_xscale("log")
-        axes.set(xlabel=OVER[over], ylabel="precision of the labels")
-        axes.legend()
-    return {"name": name, "title": f"Precision of the labels over {OVER[over]}"}
+    series: dict[str, tuple[list[float], list[float]]] = {}
+    for point in points:
+        x, y = series.setdefault(point.stage, ([], []))
+        x.append(getattr(point, over))
+        y.append(point.precision)
+    axes: dict[str, Any] = {"xlabel": OVER[over], "ylabel": "precision of the labels"}
+    axes |= {"xscale": "log" if over == "degree" else "linear", "special": SPECIAL, "marker": "o"}
+    title = f"Precision of the labels over {OVER[over]}"
+    return plot_lines(folder, f"labels-over-{over}", title, series, **axes)

@@ -1,10 +1,10 @@
-"""Drawings of the benches, each as PNG and SVG, legible in print and on a phone.
+"""Figures of the benches, each as PNG and SVG, legible in print and on a phone.
 
-The SVG has a transparent ground and keeps INK and FAINT for text and grid only, so that the
-HTML report can set them to the colours of a dark or a light page.
+The SVG has a transparent background and uses INK and FAINT for text and grid only, so that the
+HTML report can replace them by the colours of a dark or a light page.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,19 +13,9 @@ from ddh._core.errors import MissingDependency
 
 INK = "#1b1f24"
 FAINT = "#c9ced6"
-# Okabe and Ito's colours, which colour-blind eyes tell apart; the method of the paper is first.
-COLOURS = (
-    "#d55e00",
-    "#0072b2",
-    "#009e73",
-    "#cc79a7",
-    "#e69f00",
-    "#56b4e9",
-    "#8c6d31",
-    "#7f7f7f",
-    "#6a51a3",
-    "#a6761d",
-)
+# Okabe and Ito's colour-blind safe colours; the first is that of the paper's method.
+COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00",
+           "#56b4e9", "#8c6d31", "#7f7f7f", "#6a51a3", "#a6761d")  # fmt: skip
 DASHES = ("-", "--", "-.", ":")
 STYLE: Any = {
     "svg.fonttype": "none",
@@ -54,7 +44,7 @@ STYLE: Any = {
 
 @contextmanager
 def drawing(folder: Path, name: str, *, width: float = 4.8, height: float = 3.6) -> Iterator[Any]:
-    """Axes to draw on, saved as name.png and name.svg in the end."""
+    """Axes to draw on, saved as name.png and name.svg at the end."""
     try:
         import matplotlib
     except ImportError as error:
@@ -67,7 +57,7 @@ def drawing(folder: Path, name: str, *, width: float = 4.8, height: float = 3.6)
         FigureCanvasAgg(figure)
         yield figure.subplots()
         figure.savefig(folder / f"{name}.png", dpi=160)
-        # Without a date the same figures give the same file.
+        # Without a date, equal figures give equal files.
         figure.savefig(folder / f"{name}.svg", transparent=True, metadata={"Date": None})
 
 
@@ -77,3 +67,33 @@ def style(place: int, special: bool = False) -> dict[str, Any]:
         return {"color": COLOURS[0], "linestyle": "-", "linewidth": 2.4, "zorder": 5}
     rest = COLOURS[1:]
     return {"color": rest[place % len(rest)], "linestyle": DASHES[place // len(rest) % 4]}
+
+
+Series = Mapping[str, tuple[Any, Any]]  # label -> x, y
+
+
+def plot_lines(
+    folder: Path,
+    name: str,
+    title: str,
+    series: Series,
+    *,
+    special: str = "DDH",
+    marker: str = "",
+    crosses: Series | None = None,
+    ticks: Sequence[int] = (),
+    legend: dict[str, Any] | None = None,
+    **settings: Any,
+) -> dict[str, str]:
+    """One line per entry of `series`; `settings` are those of the axes."""
+    with drawing(folder, name) as axes:
+        for place, (label, (x, y)) in enumerate(series.items()):
+            axes.plot(x, y, label=label, marker=marker, ms=4, **style(place, label == special))
+        for label, (x, y) in (crosses or {}).items():
+            axes.plot(x, y, "x", color=COLOURS[0], ms=7, label=label)
+        axes.set(**settings)
+        if ticks:
+            axes.set_xticks(ticks, [str(tick) for tick in ticks])
+            axes.minorticks_off()
+        axes.legend(**legend or {})
+    return {"name": name, "title": title}

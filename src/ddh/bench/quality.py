@@ -17,7 +17,7 @@ from ddh._core.errors import InputError
 from ddh.bench.datasets import cifar10_images
 from ddh.bench.features import compute_features
 from ddh.bench.options import BenchOptions, shared_options
-from ddh.bench.plots import drawing, style
+from ddh.bench.plots import plot_lines
 from ddh.bench.pretrained import Learned, learn
 from ddh.bench.results import Store, Table
 from ddh.bench.retrieval import Task, measure_row
@@ -107,8 +107,16 @@ def quality(
         curve.append((at, [result["scores"]["legacy"]["value"] for result in results]))
     outcome = run(table, task(learned.weights, split), store, options)
     outcome.details["pretraining"] = learned.history
-    outcome.tables.append(_curve_table(curve))
-    outcome.figures.append(_draw(store.folder("quality"), curve))
+    rows = [[f"{at:.1f}", *(f"{value:.3f}" for value in values)] for at, values in curve]
+    columns = ["minutes of pretraining", *[f"{bits} bit" for bits in CURVE_BITS]]
+    note = "Legacy mAP of DDH; held-out training images are queries against the others."
+    outcome.tables.append(Table("Quality over time", columns, rows, note))
+    times, scores = [at for at, _ in curve], np.array([values for _, values in curve]).T
+    series = {f"{bits} bits": (times, own) for bits, own in zip(CURVE_BITS, scores, strict=True)}
+    axes: dict[str, Any] = {"ylabel": "mAP, held-out training images", "xlim": (0, None)}
+    axes |= {"xlabel": "minutes of pretraining", "marker": "o", "legend": {"loc": "lower right"}}
+    folder, title = store.folder("quality"), "Quality over time"
+    outcome.figures.append(plot_lines(folder, "quality-over-time", title, series, **axes))
     outcome.publish(store, options.as_json)
 
 
@@ -154,24 +162,3 @@ def held_out(split: RetrievalSplit) -> RetrievalSplit:
     k = min(split.k or len(others), len(others))
     name = f"{split.name}, held-out training images ask"
     return RetrievalSplit(name, split.train[asks], others, others, k)
-
-
-Curve = list[tuple[float, list[float]]]
-
-
-def _curve_table(curve: Curve) -> Table:
-    rows = [[f"{at:.1f}", *(f"{value:.3f}" for value in values)] for at, values in curve]
-    note = "Legacy mAP of DDH; held-out training images are queries against the others."
-    columns = ["minutes of pretraining", *[f"{bits} bit" for bits in CURVE_BITS]]
-    return Table("Quality over time", columns, rows, note)
-
-
-def _draw(folder: Path, curve: Curve) -> dict[str, str]:
-    with drawing(folder, "quality-over-time") as axes:
-        for place, bits in enumerate(CURVE_BITS):
-            minutes, values = [at for at, _ in curve], [values[place] for _, values in curve]
-            axes.plot(minutes, values, marker="o", label=f"{bits} bits", **style(place))
-        axes.set(xlabel="minutes of pretraining", ylabel="mAP, held-out training images")
-        axes.set_xlim(left=0)
-        axes.legend(loc="lower right")
-    return {"name": "quality-over-time", "title": "Quality over time"}

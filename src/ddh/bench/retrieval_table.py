@@ -1,20 +1,22 @@
-"""Tables 2 to 5 of the paper, measured: rows x code lengths x seeds, beside the printed figures."""
+"""Tables 2 to 5 and Figure 3 of the paper: rows x code lengths x seeds, beside the printed mAP."""
 
+import base64
+import io
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
+from PIL import Image
 
 from ddh._core.progress import bar
 from ddh.bench.datasets import cifar10_task, multi_label_task
-from ddh.bench.examples import example_pictures
 from ddh.bench.options import BenchOptions, compose, shared_options
-from ddh.bench.plots import COLOURS, drawing, style
+from ddh.bench.plots import drawing, plot_lines, style
 from ddh.bench.results import Outcome, Record, Store, Table, figure
 from ddh.bench.retrieval import Task, measure_row, measure_vectors
-from ddh.bench.tables import TABLES, PaperTable, Row
+from ddh.bench.tables import TABLE2, TABLES, PaperTable, Row
 from ddh.evaluation import Protocol
 from ddh.images.nus import MOST_FREQUENT
 
@@ -49,6 +51,7 @@ _labelled_option = click.option(
     show_default=True,
     help="Labelled training images per class for SPLH and LFH.",
 )
+MULTI_LABEL = ("list_file", "concepts", "queries", "training")
 _multi_label_options = compose(
     click.option(
         "--list",
@@ -67,32 +70,25 @@ _multi_label_options = compose(
 def _command(table: PaperTable) -> click.Command:
     """`ddh bench tableN`."""
 
-    def cifar10(labelled: int = 0, **shared: Any) -> None:
+    def command(labelled: int = 0, **shared: Any) -> None:
+        own = {name: shared.pop(name) for name in MULTI_LABEL if name in shared}
+        options, store = BenchOptions(**shared), Store(shared["output"])
         rows = [
             replace(row, labelled_per_class=labelled) if row.labelled_per_class else row
             for row in table.rows
         ]
         chosen = replace(table, rows=tuple(rows), note=table.note.format(labelled=labelled))
-        options, store = BenchOptions(**shared), Store(shared["output"])
         chosen = chosen.only(options.methods)
-        run(chosen, cifar10_task(options, store), store, options).publish(store, options.as_json)
-
-    def nus_wide(
-        list_file: Path | None, concepts: int, queries: int, training: int, **shared: Any
-    ) -> None:
-        options, store = BenchOptions(**shared), Store(shared["output"])
-        chosen = table.only(options.methods)
-        task = multi_label_task(options, store, list_file, concepts, queries, training)
+        task = multi_label_task(options, store, **own) if own else cifar10_task(options, store)
         run(chosen, task, store, options).publish(store, options.as_json)
 
-    shared = shared_options(",".join(map(str, table.bits)))
     if table.data == "NUS-WIDE":
-        decorated = shared(_multi_label_options(nus_wide))
+        command = _multi_label_options(command)
     elif any(row.labelled_per_class for row in table.rows):
-        decorated = shared(_labelled_option(cifar10))
-    else:
-        decorated = shared(cifar10)
-    return click.command(table.name, short_help=table.short_help, help=table.help)(decorated)
+        command = _labelled_option(command)
+    decorated = shared_options(",".join(map(str, table.bits)))(command)
+    short_help = f"{table.title} on {table.data}."
+    return click.command(table.name, short_help=short_help, help=table.help)(decorated)
 
 
 table2, table3, table4, table5 = map(_command, TABLES)
@@ -123,6 +119,7 @@ def run(table: PaperTable, task: Task, store: Store, options: BenchOptions) -> O
     cells = measure(table, task, store, options)
     vectors = measure_vectors(store, task, options.device)
     folder = store.folder(table.name)
+    longest = [cell for cell in cells if cell.bits == max(options.bits)]
     last = cells[-1]
     return Outcome(
         bench=table.name,
@@ -132,8 +129,8 @@ def run(table: PaperTable, task: Task, store: Store, options: BenchOptions) -> O
         records=[_record(cell, table) for cell in cells],
         figures=[
             _draw_lengths(folder, cells, table, task),
-            _draw_balance(folder, cells),
-            _draw_entropy(folder, cells),
+            _draw_balance(folder, longest),
+            _draw_entropy(folder, longest),
         ],
         details={
             "examples": example_pictures(task, last.results[0]["examples"]),
@@ -240,41 +237,33 @@ def _draw_lengths(folder: Path, cells: list[Cell], table: PaperTable, task: Task
     lengths = sorted({cell.bits for cell in cells})
     ddh = TABLES[table.number - 2].rows[-1]  # the paper's, even if its row is left out here
     paper = {bits: value for bits in lengths if (value := table.printed(ddh, bits)) is not None}
-    with drawing(folder, "map") as axes:
-        for place, label in enumerate(dict.fromkeys(cell.row.label for cell in cells)):
-            means = {cell.bits: cell.mean("legacy") for cell in cells if cell.row.label == label}
-            look = {"marker": "o", "ms": 4, **style(place, label == "DDH")}
-            axes.plot(list(means), list(means.values()), label=label, **look)
-        crosses = {"color": COLOURS[0], "ms": 7, "label": "DDH, paper"}
-        axes.plot(list(paper), list(paper.values()), "x", **crosses)
-        axes.set_xscale("log", base=2)
-        axes.set_xticks(lengths, [str(bits) for bits in lengths])
-        axes.minorticks_off()
-        axes.set(xlabel="bits", ylabel=f"{_measure_name(task)} (legacy)")
-        highest = max(*paper.values(), *(cell.mean("legacy") for cell in cells), 0.0)
-        axes.set_ylim(0, 1.4 * highest)  # room for the legend
-        axes.legend(loc="upper left", ncols=3)
-    return {"name": "map", "title": "mAP over the code length"}
+    series: dict[str, tuple[list[int], list[float]]] = {}
+    for cell in cells:
+        bits, means = series.setdefault(cell.row.label, ([], []))
+        bits.append(cell.bits)
+        means.append(cell.mean("legacy"))
+    highest = max(*paper.values(), *(cell.mean("legacy") for cell in cells), 0.0)
+    axes: dict[str, Any] = {"xlabel": "bits", "ylabel": f"{_measure_name(task)} (legacy)"}
+    axes |= {"ylim": (0, 1.4 * highest), "legend": {"loc": "upper left", "ncols": 3}}
+    axes |= {"crosses": {"DDH, paper": (list(paper), list(paper.values()))}, "marker": "o"}
+    title = "mAP over the code length"
+    return plot_lines(folder, "map", title, series, ticks=lengths, xscale="log", **axes)
 
 
 def _draw_balance(folder: Path, cells: list[Cell]) -> dict[str, str]:
     """How balanced the bits of the longest codes are."""
-    chosen = _longest(cells)
-    with drawing(folder, "balance") as axes:
-        for place, cell in enumerate(chosen):
-            balance = np.sort(np.abs(cell.results[0]["diagnostics"]["balance"]))
-            look = style(place, cell.row.label == "DDH")
-            axes.plot(np.arange(1, len(balance) + 1), balance, label=cell.row.label, **look)
-        axes.set(xlabel="bit, most balanced first", ylabel="|mean of the bit|", ylim=(0, 1))
-        axes.legend(ncols=2)
-    return {"name": "balance", "title": f"Balance of the bits, {chosen[0].bits} bits"}
+    bits = range(1, cells[0].bits + 1)
+    balance = {c.row.label: np.abs(c.results[0]["diagnostics"]["balance"]) for c in cells}
+    series = {label: (bits, np.sort(values)) for label, values in balance.items()}
+    axes: dict[str, Any] = {"xlabel": "bit, most balanced first", "ylabel": "|mean of the bit|"}
+    axes |= {"ylim": (0, 1), "legend": {"ncols": 2}}
+    return plot_lines(folder, "balance", f"Balance of the bits, {len(bits)} bits", series, **axes)
 
 
 def _draw_entropy(folder: Path, cells: list[Cell]) -> dict[str, str]:
     """Number of distinct codes in the database, and their entropy."""
-    chosen = _longest(cells)
-    names = [cell.row.label for cell in chosen]
-    shown = [cell.results[0]["diagnostics"] for cell in chosen]
+    names = [cell.row.label for cell in cells]
+    shown = [cell.results[0]["diagnostics"] for cell in cells]
     with drawing(folder, "entropy") as axes:
         colours = [style(i, name == "DDH")["color"] for i, name in enumerate(names)]
         bars = axes.barh(names, [one["code_entropy"] for one in shown], 0.62, color=colours)
@@ -283,9 +272,99 @@ def _draw_entropy(folder: Path, cells: list[Cell]) -> dict[str, str]:
         axes.invert_yaxis()
         axes.margins(x=0.3)
         axes.set(xlabel="entropy of the database's codes (bits)")
-    return {"name": "entropy", "title": f"Distinct codes, {chosen[0].bits} bits"}
+    return {"name": "entropy", "title": f"Distinct codes, {cells[0].bits} bits"}
 
 
-def _longest(cells: list[Cell]) -> list[Cell]:
-    longest = max(cell.bits for cell in cells)
-    return [cell for cell in cells if cell.bits == longest]
+# -- example retrievals for the report ---------------------------------------------------------
+
+
+def example_pictures(task: Task, examples: dict[str, list[Any]]) -> list[dict[str, Any]]:
+    """Queries with their nearest images as data URLs, and whether each is right.
+
+    Empty if there are no images (ready features).
+    """
+    images, labels = task.found.images, task.found.labels
+    if images is None:
+        return []
+    return [
+        {
+            "query": _picture_url(images.read(query)),
+            "found": [_picture_url(images.read(row)) for row in nearest],
+            "right": [
+                bool(np.any(labels[query] & labels[row]))
+                if labels.ndim == 2
+                else bool(labels[query] == labels[row])
+                for row in nearest
+            ],
+        }
+        for query, nearest in zip(examples["query"], examples["nearest"], strict=True)
+    ]
+
+
+def _picture_url(image: Image.Image) -> str:
+    """A small JPEG as a data URL, one to four kilobytes."""
+    small = image.convert("RGB")
+    small.thumbnail((88, 88), Image.Resampling.LANCZOS)
+    stream = io.BytesIO()
+    small.save(stream, "JPEG", quality=78, optimize=True)
+    return "data:image/jpeg;base64," + base64.b64encode(stream.getvalue()).decode()
+
+
+# -- Figure 3 ----------------------------------------------------------------------------------
+
+CURVES = {"rank": "by rank, mean over queries", "radius": "by Hamming radius, pooled over queries"}
+
+
+@click.command(short_help="Figure 3: precision-recall curves on CIFAR-10.")
+@shared_options("16,32,64")
+def fig3(**shared: Any) -> None:
+    """Precision-recall curves of the methods of Table 2, by rank and by Hamming radius.
+
+    Reuses the measurements of `ddh bench table2` with the same options.
+
+    \b
+    ddh bench fig3 --data DIR
+    """
+    options, store = BenchOptions(**shared), Store(shared["output"])
+    table = replace(TABLE2, name="fig3").only(options.methods)
+    cells = measure(table, cifar10_task(options, store), store, options)
+    protocol = replace(
+        Protocol.from_dict(cells[0].results[0]["scores"]["expected"]["protocol"]),
+        measure="precision and recall",
+        k=None,
+        denominator=None,
+        bits=0,
+        seeds=(),
+    )
+    levels = (0.01, 0.05, 0.1, 0.2, 0.5)
+    rows, records = [], []
+    for cell in cells:
+        curves = cell.results[0]["curves"]
+        values = np.interp(levels, curves["rank"]["recall"], curves["rank"]["precision"])
+        rows.append([cell.row.label, str(cell.bits), *[f"{value:.3f}" for value in values]])
+        for kind, curve in curves.items():
+            first = {"row": cell.row.label, "bits": cell.bits, "seed": cell.seeds[0], "by": kind}
+            points = zip(*curve.values(), strict=True)
+            records += [first | dict(zip(curve, point, strict=True)) for point in points]
+    columns = ["Method", "bits", *[f"at recall {level}" for level in levels]]
+    Outcome(
+        bench="fig3",
+        title="Figure 3: precision and recall",
+        protocol=[f"{protocol.title}: {protocol}", "curves are of the first seed of each method"],
+        tables=[Table("Precision at some recalls, by rank", columns, rows)],
+        records=records,
+        figures=[
+            _draw_curves(store.folder("fig3"), cells, bits, kind)
+            for kind in CURVES
+            for bits in options.bits
+        ],
+    ).publish(store, options.as_json)
+
+
+def _draw_curves(folder: Path, cells: list[Cell], bits: int, kind: str) -> dict[str, str]:
+    curves = {c.row.label: c.results[0]["curves"][kind] for c in cells if c.bits == bits}
+    series = {label: (curve["recall"], curve["precision"]) for label, curve in curves.items()}
+    axes: dict[str, Any] = {"xlabel": "recall", "ylabel": "precision", "xlim": (0, 1)}
+    axes |= {"ylim": (0, 1), "legend": {"loc": "upper right", "ncols": 2}}
+    title = f"{bits} bits, {CURVES[kind]}"
+    return plot_lines(folder, f"precision-recall-{bits}-{kind}", title, series, **axes)

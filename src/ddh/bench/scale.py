@@ -21,7 +21,7 @@ from ddh._core.progress import track
 from ddh.bench.isolated_process import run_isolated
 from ddh.bench.labels import clustered_features
 from ddh.bench.options import numbers_option, output_option, quick_option, seed_option
-from ddh.bench.plots import drawing, style
+from ddh.bench.plots import plot_lines
 from ddh.bench.results import Outcome, Record, Store, Table, table_of
 from ddh.bench.search_data import gaussian
 from ddh.bench.timing import timed
@@ -203,6 +203,16 @@ def _outcome(
 ) -> Outcome:
     several = len(growth) > 1
     law = f"CPU time grows as N^{exponent(growth):.2f}." if several else ""
+    sizes = np.array([row["images"] for row in growth], float)
+    series = {
+        "CPU time": (sizes, [row["cpu"] for row in growth]),
+        "elapsed time": (sizes, [row["wall"] for row in growth]),
+        "linear": (sizes, growth[0]["cpu"] * sizes / sizes[0]),
+    }
+    axes: dict[str, Any] = {"xscale": "log", "yscale": "log", "xlabel": "images"}
+    axes |= {"ylabel": "seconds to labels", "special": "CPU time", "marker": "o"}
+    title = f"Cost of the labels over the number of images. {law}"
+    figure = plot_lines(store.folder("scale"), "label-growth", title, series, **axes)
     return Outcome(
         bench="scale",
         title="Growth of labels and search",
@@ -216,7 +226,7 @@ def _outcome(
         ],
         tables=[_growth_table(growth, law), _search_table(searches)],
         records=[*growth, *searches],
-        figures=[_draw(store.folder("scale"), growth, law)] if several else [],
+        figures=[figure] if several else [],
         details={"exponent": exponent(growth) if several else None},
     )
 
@@ -253,17 +263,3 @@ def _search_table(searches: list[Record]) -> Table:
     note = "; ".join(f"{storage}: filled in {value:.0f} s" for storage, value in filling.items())
     rates = [row | {"rate": row["queries"] / row["wall"]} for row in searches]
     return table_of("Search of codes", rates, columns, f"{note}.")
-
-
-def _draw(folder: Path, growth: list[Record], law: str) -> dict[str, str]:
-    name = "label-growth"
-    sizes = np.array([row["images"] for row in growth], float)
-    with drawing(folder, name) as axes:
-        for place, (measure, label) in enumerate((("cpu", "CPU time"), ("wall", "elapsed time"))):
-            seconds = [row[measure] for row in growth]
-            axes.loglog(sizes, seconds, "o", label=label, **style(place, special=place == 0))
-        linear = growth[0]["cpu"] * sizes / sizes[0]
-        axes.loglog(sizes, linear, color="#7f7f7f", linestyle=":", label="linear")
-        axes.set(xlabel="images", ylabel="seconds to labels")
-        axes.legend()
-    return {"name": name, "title": f"Cost of the labels over the number of images. {law}"}

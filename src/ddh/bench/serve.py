@@ -105,7 +105,7 @@ def code_queries(folder: Path, settings: dict[str, Any]) -> Record:
         asyncio.run(load(*args, WARM_SECONDS))
         alone = asyncio.run(load(*args, settings["seconds"]))
 
-        async def while_adding() -> list[Record]:
+        async def while_adding() -> tuple[Record, Record]:
             adding = load(port, rows, 1, settings["seconds"], once=True)
             return await asyncio.gather(load(*args, settings["seconds"]), adding)
 

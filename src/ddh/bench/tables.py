@@ -35,7 +35,6 @@ class PaperTable:
     data: str
     bits: tuple[int, ...]
     rows: tuple[Row, ...]
-    short_help: str = ""
     help: str = ""
     note: str = ""
 
@@ -72,7 +71,6 @@ TABLE2 = PaperTable(
         Row("DeepBit", "DeepBit", (0.194, 0.249, 0.277)),
         Row("DDH", "DDH", (0.447, 0.486, 0.535)),
     ),
-    short_help="Table 2: unsupervised hashing on CIFAR-10.",
     help="""Unsupervised hashing on CIFAR-10: mAP@1000, 10,000 queries, 50,000 database images.
 
     All methods use the same deep features; in the paper, all rows but DeepBit and DDH use
@@ -98,7 +96,6 @@ TABLE3 = PaperTable(
         Row("LFH + CNN", "LFH", (0.208, 0.242, 0.266, 0.339), True, labelled_per_class=500),
         Row("DDH", "DDH", (0.414, 0.467, 0.486, 0.512)),
     ),
-    short_help="Table 3: methods on deep features of CIFAR-10.",
     help="""Shallow methods and DDH on the same deep features of CIFAR-10: mAP@1000.
 
     SPLH and LFH learn from class labels (of 500 training images per class, as is usual for them);
@@ -127,7 +124,6 @@ TABLE4 = PaperTable(
         Row("SH", "SH", (0.454, 0.406, 0.405, 0.400), stochastic=False),
         Row("DDH", "DDH", (0.675, 0.680, 0.701, 0.712)),
     ),
-    short_help="Table 4: hashing on NUS-WIDE.",
     help="""Hashing on NUS-WIDE or any multi-label list: mAP@5000; one shared concept is relevant.
 
     The paper uses 1,000 queries and 4,000 training images per concept. The default here is 100
@@ -153,7 +149,6 @@ TABLE5 = PaperTable(
         Row("DSRH", "DSRH", (0.609, 0.618, 0.621, 0.631), supervised=True),
         Row("DDH", "DDH", (0.675, 0.680, 0.701, 0.712), supervised=True),
     ),
-    short_help="Table 5: deep supervised hashing on NUS-WIDE.",
     help="""Deep supervised methods on NUS-WIDE or any multi-label list: mAP@5000.
 
     \b
