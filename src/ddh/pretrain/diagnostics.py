@@ -4,7 +4,7 @@ All are computed on a fixed sample of the images, from the features that codes w
 from.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -21,20 +21,12 @@ MIN_RANK = 1.5
 class Diagnostics:
     """Quality of features, measured without labels.
 
-    Parameters
-    ----------
-    instance_accuracy : float
-        How often an image's nearest second view is its own.
-    stability : float or None
-        Fraction of the 10 nearest neighbours that were neighbours at the previous evaluation
-        too; None at the first. Rises towards 1 as the neighbourhoods settle.
-    entropy : float
-        Entropy of 16-bit codes (signs of the first principal components), relative to the
-        maximum for this many images.
-    spread : float
-        Standard deviation of the L2-normalised features; 1 when directions are uniform.
-    rank : float
-        Effective rank: exponential of the entropy of the covariance eigenvalues.
+    - `instance_accuracy`: how often an image's nearest second view is its own;
+    - `stability`: fraction of the 10 nearest neighbours that were neighbours at the previous
+      evaluation too, None at the first; rises towards 1 as the neighbourhoods settle;
+    - `entropy` of 16-bit codes (signs of the first principal components), relative to its maximum;
+    - `spread`: standard deviation of the normalised features, 1 when directions are uniform;
+    - `rank`: effective rank, the exponential of the entropy of the covariance eigenvalues.
     """
 
     instance_accuracy: float
@@ -47,10 +39,6 @@ class Diagnostics:
     def collapsed(self) -> bool:
         """Whether all images have nearly the same features, or differ along one line only."""
         return self.spread < MIN_SPREAD or self.rank < MIN_RANK
-
-    def to_dict(self) -> dict[str, float | None]:
-        """Return the measures by name."""
-        return asdict(self)
 
 
 def neighbours(features: Tensor) -> Tensor:

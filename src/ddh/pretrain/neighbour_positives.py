@@ -11,7 +11,7 @@ from scipy import sparse
 from ddh.neighbours import knn
 from ddh.neighbours.statistics import graph_of
 
-BLOCK_BYTES = 64 << 20
+BLOCK = 4096  # rows of the overlaps that exist at a time
 
 
 class NeighbourPositives:
@@ -36,33 +36,15 @@ class NeighbourPositives:
 def find_neighbour_positives(
     features: NDArray[np.float32], k1: int, min_overlap: float, device: str | None = None
 ) -> NeighbourPositives:
-    """Mutual neighbours whose lists have at least the fraction `min_overlap` in common.
-
-    Memory: that of `knn`, and 64 MB.
-    """
+    """Mutual neighbours whose lists have at least the fraction `min_overlap` in common."""
     lists = knn(features, min(k1, len(features) - 1), centre=True, device=device)
     n, k = lists.shape
-    listed = graph_of(lists)
+    listed = sparse.csr_array(graph_of(lists), dtype=np.int32)
     mutual = sparse.csr_array(listed.multiply(listed.T))
-    mutual.sort_indices()
-    first = np.repeat(np.arange(n), np.diff(mutual.indptr))
-    good = _overlaps(lists, first, mutual.indices) >= min_overlap * k
-    kept = sparse.csr_array(
-        (np.ones(int(good.sum()), np.int8), (first[good], mutual.indices[good])), shape=(n, n)
-    )
-    return NeighbourPositives(kept)
-
-
-def _overlaps(
-    lists: NDArray[np.int32], first: NDArray[np.int64], second: NDArray[np.int32]
-) -> NDArray[np.int64]:
-    """Number of common entries in the lists of each pair."""
-    ordered = np.sort(lists, axis=1)
-    counts = np.empty(len(first), np.int64)
-    block = max(1, BLOCK_BYTES // (8 * lists.shape[1]))
-    for start in range(0, len(first), block):
-        part = slice(start, start + block)
-        both = np.concatenate([ordered[first[part]], ordered[second[part]]], axis=1)
-        both.sort(axis=1)
-        counts[part] = (both[:, 1:] == both[:, :-1]).sum(axis=1)
-    return counts
+    blocks = []
+    for start in range(0, n, BLOCK):
+        rows = slice(start, start + BLOCK)
+        # plus 1: a mutual neighbour without any overlap is an entry too
+        overlap = (listed[rows] @ listed.T).multiply(mutual[rows]) + mutual[rows]
+        blocks.append(overlap >= min_overlap * k + 1)
+    return NeighbourPositives(sparse.csr_array(sparse.vstack(blocks)))

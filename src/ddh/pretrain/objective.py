@@ -19,15 +19,6 @@ class SelfSupervised(nn.Module, ABC):
 
     All parameters that require a gradient are trained by SGD. To add an objective, derive
     from this class in a module of `ddh.pretrain` and register it in `OBJECTIVES`.
-
-    Parameters
-    ----------
-    backbone : Backbone
-        The network to train.
-    settings : PretrainSettings
-        Settings of the run.
-    images : int
-        Number of training images.
     """
 
     #: Whether `begin_round` needs the features of all images.
@@ -35,8 +26,7 @@ class SelfSupervised(nn.Module, ABC):
 
     @classmethod
     def defaults(cls, size: int, trained: bool) -> Mapping[str, Any]:
-        """Return settings that suit this objective, for inputs of `size` pixels and for initial
-        weights that are `trained` or random."""
+        """Settings for inputs of `size` pixels and for trained or random initial weights."""
         return {}
 
     @abstractmethod
@@ -44,7 +34,7 @@ class SelfSupervised(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, first: Tensor, second: Tensor, rows: Tensor) -> Tensor:
-        """Return the loss of a batch: two normalised views (n, 3, size, size) of images `rows`."""
+        """The loss of a batch: two normalised views (n, 3, size, size) of the images `rows`."""
 
     @abstractmethod
     def after_step(self, progress: float) -> None:
@@ -60,7 +50,7 @@ class SelfSupervised(nn.Module, ABC):
         return
 
     def diagnostics(self) -> dict[str, float]:
-        """Return figures specific to this objective, for the training history."""
+        """Figures specific to this objective, for the training history."""
         return {}
 
 

@@ -11,6 +11,11 @@ from ddh.pretrain.transforms import ViewSettings
 
 # name -> "module:class" below ddh.pretrain
 OBJECTIVES = {"byol": "byol:BYOL", "pseudo-codes": "pseudo_codes:PseudoCodes"}
+LOWEST = {
+    "epochs": 1, "batch_size": 2, "rounds": 1, "code_bits": 1, "k1": 1, "warmup_epochs": 0,
+    "momentum": 0, "weight_decay": 0, "neighbours_from": 0, "neighbours_prob": 0, "min_overlap": 0,
+    "min_confidence": 0, "consistency": 0,
+}  # fmt: skip
 FORMER_NAMES = {"codes": "pseudo-codes"}  # in settings stored by version 0.1
 
 
@@ -92,25 +97,16 @@ class PretrainSettings:
             raise InputError(f"there is no objective {self.objective!r}; choose one of: {known}")
         if (self.epochs is None) == (self.minutes is None):
             raise InputError("give either epochs or minutes, to say how long to pretrain")
-        lowest = {"epochs": 1, "batch_size": 2, "rounds": 1, "code_bits": 1, "k1": 1}
-        for name, least in lowest.items():
+        for name, least in LOWEST.items():
             value = getattr(self, name)
-            if value is not None and value < least:
+            if value is not None and not value >= least:
                 raise InputError(f"{name} must be at least {least}, not {value}")
-        for name in ("minutes", "learning_rate", "neighbours_refresh"):
+        for name in ("minutes", "learning_rate", "neighbours_refresh", "labelled_fraction"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise InputError(f"{name} must be positive, not {value}")
-        for name in (
-            "warmup_epochs", "momentum", "weight_decay", "neighbours_from", "neighbours_prob",
-            "min_overlap", "min_confidence", "consistency",
-        ):  # fmt: skip
-            if not getattr(self, name) >= 0:
-                raise InputError(f"{name} must not be negative, not {getattr(self, name)}")
-        if not 0 < self.labelled_fraction <= 1:
-            raise InputError(
-                f"labelled_fraction must be above 0 and up to 1, not {self.labelled_fraction}"
-            )
+        if self.labelled_fraction > 1:
+            raise InputError(f"labelled_fraction is up to 1, not {self.labelled_fraction}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as plain values for JSON."""
@@ -129,18 +125,9 @@ def pretrain_settings(
 ) -> PretrainSettings:
     """Return the default settings of an objective, with some of them changed.
 
-    Parameters
-    ----------
-    size : int
-        Side of the network's input in pixels.
-    trained : bool
-        Whether the network starts from trained weights; random ones need a higher learning rate.
-    changes : mapping, optional
-        Fields of `PretrainSettings`, and of `ViewSettings` for both views, by name. None keeps the
-        default.
+    They are for inputs of `size` pixels, and for initial weights that are `trained` or random.
+    `changes` are fields of `PretrainSettings`, and of `ViewSettings` for both views, by name.
 
-    Examples
-    --------
     >>> pretrain_settings(32, trained=False, changes={"epochs": 200}).learning_rate
     0.12
     """

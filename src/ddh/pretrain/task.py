@@ -2,7 +2,8 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,11 @@ from torch.nn.functional import interpolate
 from ddh._core.errors import DDHError
 from ddh.backbones import Backbone
 from ddh.pretrain.diagnostics import SAMPLE, diagnostics, neighbours
+from ddh.pretrain.inputs import ViewInputs, Views
 from ddh.pretrain.neighbour_positives import NeighbourPositives, find_neighbour_positives
 from ddh.pretrain.objective import SelfSupervised
 from ddh.pretrain.schedule import PretrainSchedule
 from ddh.pretrain.settings import objective_class
-from ddh.pretrain.view_inputs import ViewInputs, Views
 from ddh.train.device import compiled, supports_bfloat16
 from ddh.train.network import freeze
 from ddh.train.trainer import Trainer, TrainingTask
@@ -31,17 +32,7 @@ OnEval = Callable[[Backbone, dict[str, Any]], None]
 
 
 class PretrainTask(TrainingTask):
-    """Trains a backbone by the objective of the settings.
-
-    Parameters
-    ----------
-    inputs : ViewInputs
-        Views of the images, with the backbone and the settings.
-    schedule : PretrainSchedule
-    seed : int
-    on_eval : callable, optional
-        Called at each evaluation with the backbone so far and the entry of the history.
-    """
+    """Trains a backbone by the objective of the settings."""
 
     def __init__(
         self, inputs: ViewInputs, schedule: PretrainSchedule, seed: int, on_eval: OnEval | None
@@ -50,18 +41,16 @@ class PretrainTask(TrainingTask):
         self.settings, self.backbone = inputs.settings, inputs.backbone
         self.device = inputs.pixels.device
         self.initial_origin = self.backbone.origin
+        make = objective_class(self.settings.objective)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            made = objective_class(self.settings.objective)(
-                self.backbone, self.settings, len(inputs)
-            )
+            made = make(self.backbone, self.settings, len(inputs))
         self.backbone.requires_grad_(True)
         self.objective: SelfSupervised = made.to(  # type: ignore[call-overload]
             self.device, memory_format=torch.channels_last
         ).train()
-        self.forward = compiled(
-            self.objective, self.device, math.inf if schedule.is_timed else schedule.total
-        )
+        steps = math.inf if schedule.is_timed else schedule.total
+        self.forward = compiled(self.objective, self.device, steps)
         self.half = self.device.type == "cuda" and supports_bfloat16(self.device)
         self.step = 0
         self.round = -1  # the last one that has begun
@@ -92,35 +81,24 @@ class PretrainTask(TrainingTask):
         self.step += 1
         self.objective.after_step(self.schedule.round_progress(self.step))
 
-    # -- rounds and neighbours ------------------------------------------------------------
-
     def begin_segment(self, trainer: Trainer) -> None:
         """Begin a new round, and find neighbours, when it is time."""
-        self.step = trainer.step
-        number = self.schedule.round(self.step)
+        schedule, settings, self.step = self.schedule, self.settings, trainer.step
+        number = schedule.round(self.step)
         if self.objective.needs_features and number > self.round:
             started = time.monotonic()
             self.objective.begin_round(self._features(mirror=True), self.seed + number)
             trainer.reset_optimiser()
-            self.round = number
-            self.round_seconds = time.monotonic() - started
-        self.schedule.reserved = self.round_seconds * (
-            self.schedule.rounds - 1 - max(0, self.round)
-        )
-        if self._neighbours_due():
+            self.round, self.round_seconds = number, time.monotonic() - started
+        schedule.reserved = self.round_seconds * (schedule.rounds - 1 - max(0, self.round))
+        age = schedule.progress(self.step - self.positives_step)
+        stale = self.inputs.positives is None or age >= settings.neighbours_refresh
+        if stale and schedule.progress(self.step) >= settings.neighbours_from:
+            device = "cuda" if self.device.type == "cuda" else None
             self.inputs.positives = find_neighbour_positives(
-                self._features(), self.settings.k1, self.settings.min_overlap,
-                "cuda" if self.device.type == "cuda" else None,
-            )  # fmt: skip
+                self._features(), settings.k1, settings.min_overlap, device
+            )
             self.positives_step = self.step
-
-    def _neighbours_due(self) -> bool:
-        if self.schedule.progress(self.step) < self.settings.neighbours_from:
-            return False
-        age = self.schedule.progress(self.step - self.positives_step)
-        return self.inputs.positives is None or age >= self.settings.neighbours_refresh
-
-    # -- evaluation -----------------------------------------------------------------------
 
     def end_segment(self, trainer: Trainer, entry: dict[str, Any]) -> dict[str, Any] | None:
         """Measure the features without labels, twenty times per run and after each round."""
@@ -143,9 +121,9 @@ class PretrainTask(TrainingTask):
             "seconds": round(trainer.seconds, 1),
             "learning_rate": schedule.learning_rate(step),
         }
-        entry |= found.to_dict() | self.objective.diagnostics()
+        entry |= asdict(found) | self.objective.diagnostics()
         if self.on_eval is not None:
-            self.objective.result.origin = self.origin()
+            self.objective.result.origin = self._origin()
             self.on_eval(self.objective.result, entry)
         if found.collapsed:
             raise DDHError(
@@ -163,7 +141,7 @@ class PretrainTask(TrainingTask):
         n = len(self.inputs)
         sample = np.linspace(0, n - 1, min(n, SAMPLE)).astype(np.int64)
         pairs = []
-        for number, batch in enumerate(self._batches(sample, FEATURE_BATCH // 2)):
+        for number, batch in enumerate(self._batches(sample)):
             views = self.inputs.views(torch.cat([batch, batch]), number)
             pairs.append([self._result_features(view) for view in views])
         first, second = zip(*pairs, strict=True)
@@ -172,25 +150,20 @@ class PretrainTask(TrainingTask):
     @torch.no_grad()
     def _features(self, mirror: bool = False) -> NDArray[np.float32]:
         """Features of all images, or the mean of these and of their mirror images'."""
-        found = []
-        for batch in self._batches(np.arange(len(self.inputs)), FEATURE_BATCH):
-            x = self.backbone.normalise(self._resized(batch))
+        found, size = [], self.backbone.preprocessing.size
+        for batch in self._batches(np.arange(len(self.inputs))):
+            x = batch.permute(0, 3, 1, 2).float()
+            if x.shape[2] != size:  # cached images may be larger than the network's input
+                x = interpolate(x, (size, size), mode="bicubic", antialias=True).clamp(0, 255)
+            x = self.inputs.normalised(x).contiguous(memory_format=torch.channels_last)
             features = self._result_features(x)
             found.append((features + self._result_features(x.flip(3))) / 2 if mirror else features)
         values: NDArray[np.float32] = torch.cat(found).cpu().numpy()
         return values
 
-    def _batches(self, rows: NDArray[np.int64], size: int) -> Any:
-        return self.inputs.pixels.batches(np.array_split(rows, math.ceil(len(rows) / size)))
-
-    def _resized(self, batch: Tensor) -> Tensor:
-        """Cached images may be larger than the network's input."""
-        size = self.backbone.preprocessing.size
-        if batch.shape[1:3] == (size, size):
-            return batch
-        x = batch.permute(0, 3, 1, 2).float()
-        x = interpolate(x, (size, size), mode="bicubic", antialias=True)
-        return x.round().clamp(0, 255).byte().permute(0, 2, 3, 1)
+    def _batches(self, rows: NDArray[np.int64]) -> Iterator[Tensor]:
+        parts = np.array_split(rows, math.ceil(len(rows) / FEATURE_BATCH))
+        return self.inputs.pixels.batches(parts)
 
     def _result_features(self, x: Tensor) -> Tensor:
         """Features by the network that would be exported now."""
@@ -202,28 +175,24 @@ class PretrainTask(TrainingTask):
         network.train(training)
         return features
 
-    # -- checkpoints and result -----------------------------------------------------------
-
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        values = {
-            name: getattr(self, name) for name in ("round", "round_seconds", "positives_step")
-        }
+        names = ("round", "round_seconds", "positives_step")
         tensors = {} if self.neighbours is None else {"neighbours": self.neighbours}
         if self.inputs.positives is not None:
             graph = self.inputs.positives.graph
-            tensors["positives.indptr"] = torch.from_numpy(graph.indptr)
-            tensors["positives.indices"] = torch.from_numpy(graph.indices)
-        return values, tensors
+            tensors["indptr"] = torch.from_numpy(graph.indptr)
+            tensors["indices"] = torch.from_numpy(graph.indices)
+        return {name: getattr(self, name) for name in names}, tensors
 
     def load_state(self, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         for name, value in values.items():
             setattr(self, name, value)
         if "neighbours" in tensors:
             self.neighbours = tensors["neighbours"].to(self.device)
-        if "positives.indptr" in tensors:
-            indptr, indices = (tensors[f"positives.{k}"].numpy() for k in ("indptr", "indices"))
+        if "indptr" in tensors:
+            indptr, indices = tensors["indptr"].numpy(), tensors["indices"].numpy()
             n = len(self.inputs)
-            graph = sparse.csr_array((np.ones(len(indices), np.int8), indices, indptr), (n, n))
+            graph = sparse.csr_array((np.ones(len(indices), bool), indices, indptr), (n, n))
             self.inputs.positives = NeighbourPositives(graph)
 
     def export(self, steps: int) -> Backbone:
@@ -232,9 +201,9 @@ class PretrainTask(TrainingTask):
         trained = {k: v.cpu() for k, v in self.objective.result.state_dict().items()}
         self.backbone.cpu().load_state_dict(trained)
         freeze(self.backbone)
-        self.backbone.origin = self.origin()
+        self.backbone.origin = self._origin()
         return self.backbone
 
-    def origin(self) -> str:
+    def _origin(self) -> str:
         epochs = self.step / self.schedule.steps_per_epoch
         return f"{self.settings.objective} for {epochs:.0f} epochs from {self.initial_origin}"

@@ -68,25 +68,9 @@ class ViewSettings:
 def random_view(
     images: Tensor, size: int, settings: ViewSettings, generator: torch.Generator
 ) -> Tensor:
-    """Return one random view of each image.
+    """One view of each image: uint8 (n, h, w, 3) -> values in [0, 1], float (n, 3, size, size).
 
-    Memory: about five times that of the result.
-
-    Parameters
-    ----------
-    images : Tensor
-        uint8 (n, h, w, 3).
-    size : int
-        Side of the views in pixels.
-    settings : ViewSettings
-        Which transforms, and how strong.
-    generator : torch.Generator
-        Source of randomness, on the device of the images.
-
-    Returns
-    -------
-    Tensor
-        Values in [0, 1], (n, 3, size, size), channels last in memory.
+    `generator` lives on the device of the images. Memory: about five times that of the result.
     """
     x = images.permute(0, 3, 1, 2).float() / 255
     x = _crop(x, size, settings, generator)
