@@ -61,5 +61,6 @@ def smoothest_modes(
     axes = np.repeat(np.arange(len(sides)), modes_of_axis)
     modes = np.concatenate([np.arange(1, m + 1) for m in modes_of_axis])
     frequencies = modes * np.pi / sides[axes]
-    order = np.argsort(frequencies, kind="stable")[:count]
+    # sides are measured: rounding must not decide between modes of equal frequency
+    order = np.argsort(np.round(frequencies * longest, 9), kind="stable")[:count]
     return axes[order].astype(np.int64), frequencies[order]
