@@ -16,15 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Settings", "create_app", "run"]
 
-LIBRARIES = (
-    "fastapi",
-    "httptools",
-    "multipart",
-    "prometheus_client",
-    "python_multipart",
-    "starlette",
-    "uvicorn",
-)
 MODULES = {"create_app": "ddh.serve.app", "run": "ddh.serve.running"}
 
 
@@ -34,7 +25,7 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(MODULES[name]), name)
     except ModuleNotFoundError as error:
-        if error.name not in LIBRARIES:
+        if error.name is None or error.name.startswith("ddh"):
             raise
         raise MissingDependency(
             f'the service and its page need {error.name}: pip install "ddh[serve]"'

@@ -45,10 +45,6 @@ def create_app(location: str, settings: Settings | None = None) -> FastAPI:
     -------
     FastAPI
         Runs in any ASGI server, in one process; its shutdown closes the index.
-
-    Examples
-    --------
-    >>> app = create_app("photos.index", Settings(writable=True))  # doctest: +SKIP
     """
     settings = settings or Settings()
     service = Service(location, settings)

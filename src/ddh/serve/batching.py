@@ -19,7 +19,8 @@ class Batcher(Generic[Item, Result]):
     `process` runs in `executor`, in up to `workers` batches side by side, and returns one result
     per item, in order; a result that is an exception is raised to its submitter. An item that finds
     a worker free does not wait, and each worker takes its share of the queue, so that no item is
-    stuck behind all the others. Used from one event loop.
+    stuck behind all the others. `on_batch` is given the seconds and the size of each batch. Used
+    from one event loop.
     """
 
     def __init__(
@@ -30,8 +31,9 @@ class Batcher(Generic[Item, Result]):
         max_batch: int,
         max_queue: int,
         workers: int = 1,
+        on_batch: Callable[[float, int], None] = lambda seconds, items: None,
     ) -> None:
-        self._process, self._executor = process, executor
+        self._process, self._executor, self._on_batch = process, executor, on_batch
         self._max_batch, self._max_queue, self._workers = max_batch, max_queue, workers
         self._queue: deque[tuple[Item, asyncio.Future[Result]]] = deque()
         self._running: set[asyncio.Task[None]] = set()
@@ -57,10 +59,12 @@ class Batcher(Generic[Item, Result]):
         items = [item for item, _ in batch]
         loop = asyncio.get_running_loop()
         results: Sequence[Result | Exception]
+        started = loop.time()
         try:
             results = await loop.run_in_executor(self._executor, self._process, items)
         except Exception as error:
             results = [error] * len(batch)
+        self._on_batch(loop.time() - started, len(batch))
         for (_, future), result in zip(batch, results, strict=True):
             if future.done():  # its submitter has gone
                 continue

@@ -76,16 +76,12 @@ def _parse_texts(texts: dict[str, str], model: type[Fields]) -> dict[str, Any]:
     for name, text in texts.items():
         field = model.model_fields.get(name)
         is_text = field is None or field.annotation in (str, str | None)
-        if text:
-            values[name] = text if is_text else _parse_json(text, name)
+        try:
+            if text:
+                values[name] = text if is_text else json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{name} is not valid JSON: {str(error)[:200]}") from error
     return values
-
-
-def _parse_json(text: str, name: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{name} is not valid JSON: {str(error)[:200]}") from error
 
 
 def parse_where(text: str) -> dict[str, str | bool | int | float] | None:

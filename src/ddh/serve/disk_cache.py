@@ -40,30 +40,28 @@ class DiskCache:
             write_atomic(path, content)
         except OSError:
             return
-        self._count(len(content))
+        with self._lock:
+            if self._bytes is None:
+                self._bytes = self._evict(self._max_bytes)
+            else:
+                self._bytes += len(content)
+            if self._bytes > self._max_bytes:
+                self._bytes = self._evict(KEPT_FRACTION * self._max_bytes)
 
     def _path(self, name: str) -> Path:
         return self.folder / name[:2] / name[2:]
 
-    def _count(self, added: int) -> None:
-        with self._lock:
-            if self._bytes is None:
-                self._bytes = sum(size for _, size, _ in self._files())
-            else:
-                self._bytes += added
-            if self._bytes > self._max_bytes:
-                self._evict()
-
-    def _evict(self) -> None:
+    def _evict(self, limit: float) -> int:
+        """Delete the least recently used files beyond a limit; the bytes that are left."""
         files = sorted(self._files())
         left = sum(size for _, size, _ in files)
         for _, size, path in files:
-            if left <= KEPT_FRACTION * self._max_bytes:
+            if left <= limit:
                 break
             with suppress(OSError):
                 path.unlink()
             left -= size
-        self._bytes = left
+        return left
 
     def _files(self) -> list[tuple[float, int, Path]]:
         """(time of last use, bytes, path) of every file."""

@@ -46,19 +46,15 @@ class RequestLog:
             seconds = time.perf_counter() - started
             self._metrics.answered(_route(scope), status, seconds)
             if LOG.isEnabledFor(logging.INFO):
-                LOG.info(
-                    "request",
-                    extra={
-                        "fields": {
-                            "id": request_id,
-                            "method": scope["method"],
-                            "path": scope["path"][:MAX_PATH],
-                            "status": status,
-                            "ms": round(1000 * seconds, 2),
-                            "client": (scope.get("client") or [None])[0],
-                        }
-                    },
-                )
+                fields = {
+                    "id": request_id,
+                    "method": scope["method"],
+                    "path": scope["path"][:MAX_PATH],
+                    "status": status,
+                    "ms": round(1000 * seconds, 2),
+                    "client": (scope.get("client") or [None])[0],
+                }
+                LOG.info("request", extra={"fields": fields})
 
     def _request_id(self, scope: Scope) -> str:
         given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")

@@ -160,8 +160,8 @@ async def add(service: WritableService, request: Request) -> dict[str, Any]:
         assert isinstance(fields, NewRow)
         write = partial(service.rows.add, fields.row(service.index.bits))
     else:
-        upload = await service.in_thread("pictures", partial(service.rows.inspect, image))
-        write = partial(service.rows.add_picture, upload, fields, await service.encode(image))
+        service.rows.upload_root()  # before the network runs
+        write = partial(service.rows.add_picture, image, fields, await service.encode(image))
     return await service.in_thread("write", write)
 
 

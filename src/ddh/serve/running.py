@@ -67,17 +67,12 @@ def run(
 
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind((host, port))
+        return socket.create_server((host, port), family=family, backlog=2048)
     except (OSError, OverflowError) as error:
-        listening.close()
         raise InputError(
             f"cannot listen on {host}:{port}: {error}; choose another --port, 0 takes a free one"
         ) from error
-    listening.listen(2048)
-    return listening
 
 
 def _address(listening: socket.socket) -> str:

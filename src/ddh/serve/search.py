@@ -101,11 +101,13 @@ class Searcher:
 
     def _answer(self, index: Index, queries: Sequence[Query]) -> list[bytes | Exception]:
         started = time.perf_counter()
-        answers: list[bytes | Exception] = [no_such_key(query.key or "") for query in queries]
+        answers: list[bytes | Exception] = [b""] * len(queries)
         groups: dict[tuple[int, Filters], list[int]] = defaultdict(list)
         queries = _with_codes(index, queries)
         for position, query in enumerate(queries):
-            if query.code is not None:
+            if query.code is None:
+                answers[position] = no_such_key(query.key or "")
+            else:
                 groups[query.depth, query.filters].append(position)
         for (depth, filters), positions in groups.items():
             found = _nearest(index, [queries[i].code for i in positions], depth, filters)

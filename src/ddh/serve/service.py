@@ -1,10 +1,8 @@
 """The parts of a running service: the index, its pictures, its model, and their threads."""
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -38,7 +36,6 @@ MAX_SEARCH_BATCH = 64
 MAX_IMAGE_BATCH = 16
 MAP_CACHE_BYTES = 256 << 20
 
-Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
@@ -75,23 +72,25 @@ class Service:
         self.catalogs = CatalogCache(self.index)
         self.duplicates = Duplicates(self.index, self.pictures)
         upload_limits = Limits(settings.megapixels, settings.body_bytes)
-        self.rows = Rows(writer, self.pictures, self.catalogs.invalidate, upload_limits)
+        self.rows = Rows(writer, self.pictures, self.catalogs.invalidate)
         self.searcher = Searcher(searching, self.pictures, settings)
         self._searches: Batcher[Query, bytes] = Batcher(
-            partial(self._timed, self.searcher.answer, self.metrics.searched),
+            self.searcher.answer,
             self._threads["search"],
             max_batch=MAX_SEARCH_BATCH,
             max_queue=settings.max_queued_searches,
             workers=SEARCH_THREADS,
+            on_batch=self.metrics.searched,
         )
         encoder = self._encoder(settings.model or collection.model, upload_limits)
         self.encodings: Batcher[bytes, Code] | None = None
         if encoder is not None:
             self.encodings = Batcher(
-                partial(self._timed, encoder.encode, self.metrics.encoded),
+                encoder.encode,
                 self._threads["model"],
                 max_batch=MAX_IMAGE_BATCH,
                 max_queue=settings.max_queued_images,
+                on_batch=self.metrics.encoded,
             )
         self.metrics.track_rows(lambda: len(self.index))
 
@@ -116,17 +115,6 @@ class Service:
         """Run a small search; raises what keeps the service from answering."""
         code = np.zeros(self.index.code_bytes, np.uint8)
         await self.search(Query(code, None, k=1, offset=0, radius=None, filters=("", None)))
-
-    @staticmethod
-    def _timed(
-        process: Callable[[Sequence[Item]], list[Result | Exception]],
-        record: Callable[[float, int], None],
-        items: Sequence[Item],
-    ) -> list[Result | Exception]:
-        started = time.perf_counter()
-        results = process(items)
-        record(time.perf_counter() - started, len(items))
-        return results
 
     async def encode(self, image: bytes) -> Code:
         """The code of an image file."""

@@ -40,11 +40,6 @@ class Settings:
         Requests that may wait; more are refused with status 503.
     cache_bytes : int
         Disk space for thumbnails; the least recently used are deleted first.
-
-    Raises
-    ------
-    InputError
-        If the token is too short or not printable ASCII, or a limit is not positive.
     """
 
     token: str | None = None

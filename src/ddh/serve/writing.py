@@ -3,7 +3,6 @@
 import hashlib
 import io
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +14,15 @@ from starlette.exceptions import HTTPException
 
 from ddh._core.atomic import write_atomic
 from ddh._core.errors import DDHError, InputError
-from ddh.images import Limits, decode
 from ddh.images.decoding import picture_extensions, picture_formats
 from ddh.index import FileStamp, Index, Row
 from ddh.index.collection import DIGEST_BYTES
 from ddh.index.rows import check_text
 from ddh.serve.bodies import CodeText, Fields, parse_code
-from ddh.serve.encoding import NAME
 from ddh.serve.errors import no_such_key
 from ddh.serve.items import Item, Pictures
 
 UPLOADS = "uploads"  # folder of the collection
-
-
-@dataclass(frozen=True)
-class Upload:
-    """A readable picture: its bytes, their digest, and its file name in the collection."""
-
-    content: bytes
-    digest: str
-    name: str
 
 
 class NewPicture(Fields):
@@ -61,11 +49,8 @@ class NewRow(NewPicture):
 class Rows:
     """Adds and removes rows. For one thread at a time."""
 
-    def __init__(
-        self, index: Index, pictures: Pictures, on_change: Callable[[], None], limits: Limits
-    ) -> None:
-        self._index, self._pictures = index, pictures
-        self._on_change, self._limits = on_change, limits
+    def __init__(self, index: Index, pictures: Pictures, on_change: Callable[[], None]) -> None:
+        self._index, self._pictures, self._on_change = index, pictures, on_change
 
     def add(self, row: Row) -> Item:
         """Write a new row; raises status 409 where there is one with its key."""
@@ -86,54 +71,51 @@ class Rows:
             raise no_such_key(key)
         self._on_change()
 
-    def inspect(self, content: bytes) -> Upload:
-        """Decode an uploaded picture; raises `UnreadableImage`.
+    def add_picture(self, content: bytes, fields: NewPicture, code: NDArray[np.uint8]) -> Item:
+        """Store a picture's file and write its row; the file of a refused row is removed.
 
-        Its name is a digest of its bytes, with the extension of its actual format.
+        The file's name is a digest of its bytes, with the extension of its actual format.
         """
+        root = self.upload_root()
+        with Image.open(io.BytesIO(content), formats=picture_formats()) as image:
+            extension = _extension(image.format or "")
+        digest = hashlib.blake2b(content, digest_size=DIGEST_BYTES).hexdigest()
+        name = f"{UPLOADS}/{digest}{extension}"
+        key = check_text(fields.key or name, "a key")
+        if key in self._index:
+            raise _key_exists(key)
+        try:
+            is_new = self._store(root, name, content)
+        except OSError as error:
+            raise DDHError(f"the picture cannot be stored: {error}") from error
+        try:
+            state = (root / name).stat()
+            stamp = FileStamp(state.st_mtime_ns, state.st_size, digest)
+            return self.add(Row(key, code, name, stamp, fields.metadata or {}))
+        except BaseException:
+            if is_new:
+                (root / name).unlink(missing_ok=True)
+            raise
+
+    def upload_root(self) -> Path:
+        """The folder of the pictures; raises status 403 where there is none."""
         if self._pictures.root is None:
             raise HTTPException(
                 403, "this service knows no folder for pictures: start it with --root"
             )
-        decode(content, name=NAME, limits=self._limits)
-        with Image.open(io.BytesIO(content), formats=picture_formats()) as image:
-            ending = _extension(image.format or "")
-        digest = hashlib.blake2b(content, digest_size=DIGEST_BYTES).hexdigest()
-        return Upload(content, digest, f"{UPLOADS}/{digest}{ending}")
+        return self._pictures.root
 
-    def add_picture(self, upload: Upload, fields: NewPicture, code: NDArray[np.uint8]) -> Item:
-        """Store a picture's file and write its row; the file of a refused row is removed."""
-        key = check_text(fields.key or upload.name, "a key")
-        if key in self._index:
-            raise _key_exists(key)
-        root = self._pictures.root
-        assert root is not None
-        try:
-            file, is_new = self._store(root, upload)
-        except OSError as error:
-            raise DDHError(f"the picture cannot be stored: {error}") from error
-        try:
-            state = file.stat()
-            stamp = FileStamp(state.st_mtime_ns, state.st_size, upload.digest)
-            return self.add(Row(key, code, upload.name, stamp, fields.metadata or {}))
-        except BaseException:
-            if is_new:
-                file.unlink(missing_ok=True)
-            raise
-
-    def _store(self, root: Path, upload: Upload) -> tuple[Path, bool]:
-        """Write the file atomically; a folder that is a link is refused."""
+    def _store(self, root: Path, name: str, content: bytes) -> bool:
+        """Write a file atomically unless it is there; a folder that is a link is refused."""
         folder = root / UPLOADS
         folder.mkdir(exist_ok=True)
         if folder.resolve() != folder:
-            raise HTTPException(
-                403, f"the folder {UPLOADS} of the collection is a link: nothing is stored"
-            )
-        file = root / upload.name
+            raise HTTPException(403, f"{UPLOADS} in the collection is a link: nothing is stored")
+        file = root / name
         if file.is_file() and not file.is_symlink():
-            return file, False
-        write_atomic(file, upload.content)
-        return file, True
+            return False
+        write_atomic(file, content)
+        return True
 
 
 def _key_exists(key: str) -> HTTPException:

@@ -30,7 +30,7 @@ export class JobsView {
     this.status = statusLine();
     this.list = h("div", { class: "jobs" });
     this.element = h("div", { class: "view jobs-view" }, viewHead("Jobs", this.status), this.list);
-    this.drawn = /** @type {Map<string, {text: string, element: Element}>} */ (new Map()); // by id: a job that did not change is not drawn again
+    this.drawn = "";
     document.addEventListener("visibilitychange", () => { if (this.open && !document.hidden) this.refresh(); });
   }
 
@@ -51,6 +51,7 @@ export class JobsView {
       const { jobs } = await fetchJson("jobs");
       if (this.open) this.draw(jobs);
     } catch (error) {
+      this.drawn = "";
       if (!isReported(error)) this.list.replaceChildren(failure(error.message));
     }
     if (this.open && !document.hidden) this.timer = setTimeout(() => this.refresh(), INTERVAL);
@@ -58,26 +59,14 @@ export class JobsView {
 
   /** @param {Job[]} jobs */
   draw(jobs) {
-    const running = jobs.filter(({ state }) => state === "running").length;
-    const text = jobs.length ? `${running} running` : "";
-    if (this.status.textContent !== text) this.status.textContent = text; // else it would be announced again
-    const elements = jobs.length ? jobs.map((job) => this.elementOf(job)) : [notice("No jobs yet",
+    const text = JSON.stringify(jobs);
+    if (this.drawn === text) return;
+    this.drawn = text;
+    const status = jobs.length ? `${jobs.filter(({ state }) => state === "running").length} running` : "";
+    if (this.status.textContent !== status) this.status.textContent = status; // else it would be announced again
+    this.list.replaceChildren(...jobs.map(card), jobs.length ? "" : notice("No jobs yet",
       h("p", {}, "Learning, encoding and indexing show here while they run, with their progress and curves. For example:"),
-      commands("ddh fit photos/ -o photos.ddh"))];
-    const { children } = this.list;
-    if (children.length !== elements.length || elements.some((element, i) => children[i] !== element)) {
-      this.list.replaceChildren(...elements);
-    }
-  }
-
-  /** @param {Job} job */
-  elementOf(job) {
-    const text = JSON.stringify(job);
-    const drawn = this.drawn.get(job.id);
-    if (drawn?.text === text) return drawn.element;
-    const element = card(job);
-    this.drawn.set(job.id, { text, element });
-    return element;
+      commands("ddh fit photos/ -o photos.ddh")));
   }
 }
 
