@@ -29,10 +29,7 @@ def test_groups_are_the_connected_components(width, radius):
     rng = np.random.default_rng(width)
     codes = np.packbits(rng.random((60, 8 * width)) < 0.06, axis=1)
     groups = group_codes(codes, radius)
-    assert [group.positions.tolist() for group in groups] == components(codes, radius)
-    for group in groups:
-        apart = np.unpackbits(codes[group.positions] ^ codes[group.positions[0]], axis=1)
-        assert group.distances.tolist() == apart.sum(axis=1).tolist()
+    assert [group.tolist() for group in groups] == components(codes, radius)
 
 
 def test_groups_of_an_index_are_rows_with_distances(tmp_path):

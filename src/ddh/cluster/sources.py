@@ -68,28 +68,21 @@ class ImageLocation:
             yield ImageFile(key, str(file), size, mtime_ns)
 
     def _remote_files(self) -> Iterator[ImageFile]:
-        pending = [self.root]
-        while pending:
-            folder = pending.pop()
-            inside = []
-            for entry in self._entries(folder):
-                path = entry["name"]
-                name = PurePosixPath(path).name
-                if name.startswith(".") or path.strip("/") == folder.strip("/"):
-                    continue
-                if entry["type"] == "directory":
-                    inside.append(path)
-                elif PurePosixPath(name).suffix.lower() in picture_extensions():
-                    below = path.strip("/").removeprefix(self.root.strip("/")).strip("/")
-                    key = self.prefix + printable(below)
-                    yield ImageFile(key, path, entry["size"] or 0, _time_ns(entry))
-            pending += reversed(inside)
-
-    def _entries(self, folder: str) -> list[dict[str, Any]]:
+        root = self.root.strip("/")
         try:
-            return sorted(self.fs.ls(folder, detail=True), key=lambda entry: entry["name"])
+            for _, folders, files in self.fs.walk(self.root, detail=True, on_error="raise"):
+                for name in sorted(folders):  # in this order, and without the hidden ones
+                    folder = folders.pop(name)
+                    if not name.startswith("."):
+                        folders[name] = folder
+                for name, entry in sorted(files.items()):
+                    suffix = PurePosixPath(name).suffix.lower()
+                    if not name.startswith(".") and suffix in picture_extensions():
+                        below = entry["name"].strip("/").removeprefix(root).strip("/")
+                        key, size = self.prefix + printable(below), entry["size"] or 0
+                        yield ImageFile(key, entry["name"], size, _time_ns(entry))
         except Exception as error:
-            raise DDHError(f"{folder or self.location} cannot be listed: {error}") from error
+            raise DDHError(f"{self.location} cannot be listed: {error}") from error
 
 
 def is_url(location: str) -> bool:

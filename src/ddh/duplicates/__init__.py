@@ -8,13 +8,12 @@ with ddh.index.open("photos.index") as index:
         print([hit.key for hit in group])
 """
 
-from ddh.duplicates.grouping import DuplicateGroup, Group, find_groups, group_codes
+from ddh.duplicates.grouping import DuplicateGroup, find_groups, group_codes
 from ddh.duplicates.ranking import FileSize, RankedPicture, measure, rank
 
 __all__ = [
     "DuplicateGroup",
     "FileSize",
-    "Group",
     "RankedPicture",
     "find_groups",
     "group_codes",

@@ -7,17 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ddh.codes import pairs_within
-from ddh.index import Hit, Index
+from ddh.index import Hit, Index, Row
 from ddh.index.filters import Scalar
 from ddh.index.rows import Codes, check_radius
-
-
-@dataclass(frozen=True)
-class Group:
-    """Positions of near-duplicates among codes, ascending, and their distances to the first."""
-
-    positions: NDArray[np.int64]
-    distances: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -50,21 +42,21 @@ def find_groups(
     together with the pairs found among the distinct ones.
     """
     radius = check_radius(radius, index.bits)
-    groups: list[Group] = []
+    groups: list[NDArray[np.int64]] = []
 
     def members(codes: Codes) -> NDArray[np.int64]:
         groups[:] = group_codes(codes, radius)  # the engine may repeat the call
-        return np.concatenate([np.empty(0, np.int64), *(found.positions for found in groups)])
+        return np.concatenate([np.empty(0, np.int64), *groups])
 
     rows = iter(index.pick(members, where=where, folder=folder))
+    found = [[next(rows) for _ in positions] for positions in groups]
     return [
-        DuplicateGroup(tuple(next(rows).at(distance) for distance in found.distances.tolist()))
-        for found in groups
+        DuplicateGroup(tuple(row.at(_distance(row, group[0])) for row in group)) for group in found
     ]
 
 
-def group_codes(codes: Codes, radius: int) -> list[Group]:
-    """Connected components of two packed codes or more, in the order of their first rows.
+def group_codes(codes: Codes, radius: int) -> list[NDArray[np.int64]]:
+    """Ascending positions of the codes of each group, groups in the order of their first codes.
 
     Equal codes are merged before pairs are searched for, so a thousand copies of a picture cost
     one row and not half a million pairs.
@@ -79,8 +71,7 @@ def group_codes(codes: Codes, radius: int) -> list[Group]:
     ones = np.ones(len(pairs.first), np.int8)
     shape = (len(distinct), len(distinct))
     links = coo_array((ones, (pairs.first, pairs.second)), shape=shape)
-    component = connected_components(links, directed=False)[1][member]
-    return [Group(rows, _distances(codes, rows)) for rows in _members(component)]
+    return _members(connected_components(links, directed=False)[1][member])
 
 
 def _distinct(codes: Codes) -> tuple[Codes, NDArray[np.int64]]:
@@ -102,7 +93,5 @@ def _members(component: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     return sorted(np.split(rows[order], cuts), key=lambda members: members[0])
 
 
-def _distances(codes: Codes, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    different = np.unpackbits(codes[rows] ^ codes[rows[0]], axis=1)
-    distances: NDArray[np.int64] = different.sum(axis=1, dtype=np.int64)
-    return distances
+def _distance(row: Row, other: Row) -> int:
+    return int(np.unpackbits(row.code ^ other.code).sum())

@@ -66,6 +66,8 @@ class MilvusIndex(Index):
             if options.approximate:
                 run(collections.use_lists)
             self._kind = run(collections.kind)
+            # Search parameters that make an IVF index exact.
+            self._exact = {"nprobe": LISTS} if self._kind == IVF else {}
         except BaseException:
             self._connection.close()
             raise
@@ -112,8 +114,7 @@ class MilvusIndex(Index):
 
     def _search(self, queries: Codes, k: int, only: Filter, approximate: bool) -> list[list[Hit]]:
         if approximate and self._kind == IVF and k <= MOST_ANSWERS:
-            found = self._ask(queries, k, only, {"nprobe": PROBED_LISTS})
-            return self._hits([[(distance, row) for distance, _, row in part] for part in found])
+            return self._hits(list(self._ask(queries, k, only, {"nprobe": PROBED_LISTS})))
         return self._hits(self._nearest(queries, k, only))
 
     def _nearest(self, queries: Codes, k: int, only: Filter) -> list[Found]:
@@ -123,32 +124,27 @@ class MilvusIndex(Index):
         lies further than the k-th and all rows that share its distance are known to be there.
         """
         answers: list[Found] = [[] for _ in queries]
-        todo, limit = np.arange(len(queries)), min(2 * k + 14, MOST_ANSWERS)
-        while len(todo) and limit > k:
+        todo = list(range(len(queries)))
+        for limit in sorted({min(2 * k + 14, MOST_ANSWERS), MOST_ANSWERS}):
+            if not todo or limit <= k:
+                continue
             tied = []
-            asked = self._ask(queries[todo], limit, only, self._every_list())
-            for query, found in zip(todo.tolist(), asked, strict=True):
-                answers[query] = [(distance, row) for distance, _, row in found[:k]]
+            asked = self._ask(queries[todo], limit, only, self._exact)
+            for query, found in zip(todo, asked, strict=True):
+                answers[query] = found[:k]
                 if len(found) == limit and found[-1][0] == found[k - 1][0]:
                     tied.append(query)
-            todo = np.array(tied, np.int64)
-            if limit == MOST_ANSWERS:
-                break
-            limit = min(4 * limit, MOST_ANSWERS)
-        if len(todo):
+            todo = tied
+        if todo:
             near = self._scan(only, lambda codes: _by_query(search(queries[todo], codes, k)))
-            for query, answer in zip(todo.tolist(), near, strict=True):
+            for query, answer in zip(todo, near, strict=True):
                 answers[query] = answer
         return answers
 
-    def _every_list(self) -> dict[str, Any]:
-        """Search parameters that make an IVF index exact."""
-        return {"nprobe": LISTS} if self._kind == IVF else {}
-
     def _ask(
         self, queries: Codes, limit: int, only: Filter, params: dict[str, Any]
-    ) -> Iterator[list[tuple[int, int, str]]]:
-        """(distance, order, id) of what Milvus finds for each query, sorted."""
+    ) -> Iterator[Found]:
+        """What Milvus finds for each query, by distance and then in the order written."""
         for part in _parts(
             [query.tobytes() for query in queries], max(1, SEARCHED_TOGETHER // limit)
         ):
@@ -162,16 +158,13 @@ class MilvusIndex(Index):
                 search_params={"metric_type": "HAMMING", "params": params},
             )
             for hits in found:
-                yield sorted((int(hit.distance), hit.entity["written"], hit.id) for hit in hits)
+                ordered = sorted((int(hit.distance), hit.entity["written"], hit.id) for hit in hits)
+                yield [(distance, row) for distance, _, row in ordered]
 
     def _search_radius(self, queries: Codes, radius: int, only: Filter) -> list[list[Hit]]:
-        params = {"radius": radius + 1, **self._every_list()}
-        answers: list[Found] = []
-        cut = []
-        for query, found in enumerate(self._ask(queries, MOST_ANSWERS, only, params)):
-            answers.append([(distance, row) for distance, _, row in found])
-            if len(found) == MOST_ANSWERS:
-                cut.append(query)
+        params = {"radius": radius + 1, **self._exact}
+        answers = list(self._ask(queries, MOST_ANSWERS, only, params))
+        cut = [query for query, found in enumerate(answers) if len(found) == MOST_ANSWERS]
         if cut:
             near = self._scan(only, lambda codes: list(search_radius(queries[cut], codes, radius)))
             for query, answer in zip(cut, near, strict=True):

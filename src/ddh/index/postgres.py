@@ -21,8 +21,15 @@ from ddh._core.errors import DDHError
 from ddh.index.base import Index, IndexHeader, OpenOptions
 from ddh.index.filters import Filter
 from ddh.index.location import split_name, without_password
-from ddh.index.postgres_connection import PostgresConnection, bit_strings, packed_bits
-from ddh.index.postgres_schema import Tables, create_schema, read_header
+from ddh.index.postgres_database import (
+    Database,
+    PostgresConnection,
+    Tables,
+    bit_strings,
+    create_schema,
+    packed_bits,
+    read_header,
+)
 from ddh.index.rows import Codes, Columns, Hit, Row, read_stamp
 
 FETCHED_ROWS = 4096
@@ -59,7 +66,7 @@ class PostgresIndex(Index):
         return self._connection.run(lambda db: create_schema(db, self._tables, header))
 
     @staticmethod
-    def _try_extension(db: psycopg.Connection) -> None:
+    def _try_extension(db: Database) -> None:
         """Install pgvector where the server has it and this user may; do without it elsewhere."""
         with suppress(
             psycopg.errors.FeatureNotSupported,
@@ -80,7 +87,7 @@ class PostgresIndex(Index):
 
     # -- writing -----------------------------------------------------------------------------
 
-    def _write(self, work: Callable[[psycopg.Connection], int], *, alone: bool = False) -> int:
+    def _write(self, work: Callable[[Database], int], *, alone: bool = False) -> int:
         """Do `work` once: a repeat after a broken connection first looks for its own token.
 
         The token goes in first, so that a repeat waits for a commit that is still under way.
@@ -89,7 +96,7 @@ class PostgresIndex(Index):
         sql, token = self._tables.sql, uuid4()
         lock = "pg_advisory_xact_lock" if alone else "pg_advisory_xact_lock_shared"
 
-        def attempt(db: psycopg.Connection) -> int:
+        def attempt(db: Database) -> int:
             claim = sql("INSERT INTO {claims} (token) VALUES (%s) ON CONFLICT DO NOTHING")
             if not db.execute(claim, (token,)).rowcount:
                 claimed = sql("SELECT result FROM {claims} WHERE token = %s")
@@ -103,7 +110,7 @@ class PostgresIndex(Index):
         return self._connection.run(attempt)
 
     def _add(self, rows: Columns) -> None:
-        def work(db: psycopg.Connection) -> int:
+        def work(db: Database) -> int:
             self._copy(db, "rows", rows)
             return len(rows)
 
@@ -123,7 +130,7 @@ class PostgresIndex(Index):
             ),
         )
 
-        def work(db: psycopg.Connection) -> int:
+        def work(db: Database) -> int:
             db.execute(make)
             self._copy(db, "staging", rows)
             replaced = db.execute(replace).rowcount
@@ -136,7 +143,7 @@ class PostgresIndex(Index):
         statement = self._tables.sql("DELETE FROM {rows} WHERE key = ANY(%s)")
         return self._write(lambda db: db.execute(statement, (keys,)).rowcount)
 
-    def _copy(self, db: psycopg.Connection, table: str, rows: Columns) -> None:
+    def _copy(self, db: Database, table: str, rows: Columns) -> None:
         statement = self._tables.sql(f"COPY {{{table}}} ({{columns}}) FROM STDIN")
         codes = bit_strings(rows.codes, self.bits)
         with db.cursor() as cursor, cursor.copy(statement) as copy:
@@ -186,7 +193,7 @@ class PostgresIndex(Index):
         )
         values["queries"] = bit_strings(queries, self.bits)
 
-        def work(db: psycopg.Connection) -> list[list[Hit]]:
+        def work(db: Database) -> list[list[Hit]]:
             for setting in plan:
                 db.execute(setting)
             answers: list[list[Hit]] = [[] for _ in queries]
@@ -206,7 +213,7 @@ class PostgresIndex(Index):
         all_codes = sql("SELECT id, code FROM {rows} WHERE {only} ORDER BY id", only=condition)
         some_rows = sql("SELECT id, {columns} FROM {rows} WHERE id = ANY(%s)")
 
-        def work(db: psycopg.Connection) -> list[Row]:
+        def work(db: Database) -> list[Row]:
             db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             ids, parts = [], [np.empty((0, self.code_bytes), np.uint8)]
             with db.cursor("codes", binary=True) as cursor:
@@ -223,11 +230,7 @@ class PostgresIndex(Index):
 
     def _get(self, keys: list[str]) -> list[Row]:
         statement = self._tables.sql("SELECT {columns} FROM {rows} WHERE key = ANY(%s)")
-
-        def work(db: psycopg.Connection) -> list[Row]:
-            return [self._row(row) for row in db.cursor(binary=True).execute(statement, (keys,))]
-
-        return self._connection.run(work)
+        return [self._row(columns) for columns in self._connection.query(statement, (keys,))]
 
     def _row(self, columns: Any) -> Row:
         key, code, path, mtime_ns, size, digest, metadata = columns
@@ -251,18 +254,14 @@ class PostgresIndex(Index):
     def __len__(self) -> int:
         return int(self._one(self._tables.sql("SELECT count(*) FROM {rows}")))
 
-    def _one(self, statement: SQL | Composed, values: tuple[Any, ...] = ()) -> Any:
-        def work(db: psycopg.Connection) -> Any:
-            found = db.execute(statement, values).fetchone()
-            return found[0] if found else None
-
-        return self._connection.run(work)
+    def _one(self, statement: SQL | Composed, values: Sequence[Any] = ()) -> Any:
+        return next((value for (value,) in self._connection.query(statement, values)), None)
 
     # -- the index itself --------------------------------------------------------------------
 
     def settings(self) -> dict[str, str]:
         statement = self._tables.sql("SELECT name, value FROM {settings}")
-        return self._connection.run(lambda db: dict(db.execute(statement).fetchall()))
+        return dict(self._connection.query(statement))
 
     def set_setting(self, **settings: str) -> None:
         statement = self._tables.sql(
@@ -270,7 +269,7 @@ class PostgresIndex(Index):
             "ON CONFLICT (name) DO UPDATE SET value = excluded.value"
         )
 
-        def work(db: psycopg.Connection) -> None:
+        def work(db: Database) -> None:
             with db.cursor() as cursor:
                 cursor.executemany(statement, list(settings.items()))
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -122,7 +123,8 @@ def check_columns(
         if column is not None and len(column) != len(packed):
             raise InputError(f"there are {len(packed)} codes and {len(column)} {what}")
     if len(set(names)) != len(names):
-        raise InputError(f"the key {_first_repeated(names)!r} comes twice in one call")
+        repeated = Counter(names).most_common(1)[0][0]
+        raise InputError(f"the key {repeated!r} comes twice in one call")
     none: list[Any] = [None] * len(names)
     return Columns(
         names,
@@ -214,8 +216,3 @@ def read_metadata(stored: str | None) -> dict[str, Any]:
 def read_stamp(mtime_ns: int | None, size: int | None, digest: str | None) -> FileStamp | None:
     """A stamp from its three stored columns."""
     return None if mtime_ns is None or size is None else FileStamp(mtime_ns, size, digest)
-
-
-def _first_repeated(names: list[str]) -> str:
-    seen: set[str] = set()
-    return next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]

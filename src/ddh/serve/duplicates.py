@@ -74,7 +74,7 @@ def _find(catalog: Catalog, radius: int, folder: str) -> list[NDArray[np.int64]]
     rows = catalog.rows_below(folder) if folder else np.arange(len(catalog))
     codes = catalog.codes[rows]
     _refuse_too_many(codes, radius)
-    return [rows[found.positions] for found in group_codes(codes, radius)]
+    return [rows[found] for found in group_codes(codes, radius)]
 
 
 def _refuse_too_many(codes: NDArray[np.uint8], radius: int) -> None:
