@@ -10,14 +10,7 @@ from ddh.backbones.cnnf import CNNF, load_matconvnet
 from ddh.backbones.efficientnet_lite import VARIANTS, EfficientNetLite
 from ddh.backbones.resnet import DEPTHS, ResNet
 from ddh.backbones.timm_models import TimmBackbone
-from ddh.backbones.weights import (
-    checked_file,
-    description_of,
-    file_digest,
-    load_exactly,
-    read_state,
-    write_weights,
-)
+from ddh.backbones.weights import checked_file, description_of, write_weights
 
 __all__ = [
     "Backbone", "CNNF", "EfficientNetLite", "NAMES", "ResNet", "TimmBackbone", "create",
@@ -30,16 +23,28 @@ NAMES = ("cnn-f", *VARIANTS, "resnet18", "resnet50", "resnet18-tiny", "resnet50-
 def create(
     name: str = "efficientnet-lite0", weights: str | Path | None = "auto", size: int | None = None
 ) -> Backbone:
-    """A backbone by name.
+    """Create a backbone.
 
-    `weights` is "auto" (ImageNet weights where they come with pip, random elsewhere, said
-    aloud), None or "random" (random, silently), or a file. `size` is the side of its input in
-    pixels; by default the one that the network was made for. The name "auto" stands for the
-    network of a weights file that `save` has written.
+    Parameters
+    ----------
+    name
+        One of `NAMES`, such as "resnet18" or "timm/vit_small_patch16_224"; "auto" stands for the
+        network of a weights file that `save` has written.
+    weights
+        "auto" (ImageNet weights where a pip package carries them, else random with a warning),
+        None or "random" (random, without a warning), or a file.
+    size
+        Side of the input in pixels; by default the one that the network was made for.
+
+    Examples
+    --------
+    >>> network = create("resnet18-tiny", weights="random")
+    >>> network.dimensions
+    512
     """
     if name == "auto":
         return _described(weights, size)
-    network = _build(name, size)
+    network = rebuild(name, size)
     if weights in (None, "random"):
         return network
     if weights == "auto":
@@ -58,15 +63,18 @@ def create(
     return _from_file(network, Path(str(weights)))
 
 
-def _build(name: str, size: int | None) -> Backbone:
+def rebuild(name: str, size: int | None, options: dict[str, Any] | None = None) -> Backbone:
+    """The bare network of a name, or of a saved model with its options; weights to be loaded."""
+    options = options or {}
     if name in VARIANTS:
         return EfficientNetLite(name, size)
     if name.removesuffix("-tiny") in DEPTHS:
-        return ResNet(name.removesuffix("-tiny"), size, tiny_stem=name.endswith("-tiny"))
+        options = {"tiny_stem": name.endswith("-tiny")} | options
+        return ResNet(name.removesuffix("-tiny"), size, **options)
     if name == "cnn-f":
         if size not in (None, 224):
             raise InputError("cnn-f reads pictures of 224 pixels: its full layers fix the size")
-        return CNNF()
+        return CNNF(**options)
     if name.startswith("timm/"):
         return TimmBackbone(name.removeprefix("timm/"), size)
     raise InputError(f"there is no backbone {name!r}; there are: {', '.join(NAMES)}")
@@ -101,8 +109,8 @@ def _load_own(network: Backbone, path: Path, described: dict[str, Any]) -> Backb
             f"{path.name} holds weights of {described['name']} {described['options'] or ''}, not "
             f"of {network.name} {network.options() or ''}: take the backbone 'auto'"
         )
-    load_exactly(network, read_state(path), ignore=(), source=path.name)
-    network.origin = f"{described['origin']}, file sha256:{file_digest(path)[:16]}"
+    network.load_file(path)
+    network.origin = f"{described['origin']}, {network.origin}"
     return network
 
 
@@ -115,18 +123,6 @@ def _from_file(network: Backbone, path: Path) -> Backbone:
         return load_matconvnet(path)
     if isinstance(network, EfficientNetLite) and path.suffix == ".pth":
         network.load_imagenet(path)
-    elif isinstance(network, ResNet):
-        network.load_file(path)
     else:
-        load_exactly(network, read_state(path), ignore=(), source=path.name)
-        network.origin = f"file sha256:{file_digest(path)[:16]}"
+        network.load_file(path)
     return network
-
-
-def rebuild(name: str, size: int, options: dict[str, Any]) -> Backbone:
-    """The bare network of a saved model, weights still to be loaded."""
-    if name.startswith("resnet"):
-        return ResNet(name, size, **options)
-    if name == "cnn-f":
-        return CNNF(**options)
-    return _build(name, size)

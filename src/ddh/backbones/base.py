@@ -1,14 +1,15 @@
-"""What every backbone offers: pixels in, one feature vector an image out (the paper, 2.2)."""
+"""What every backbone offers: pixels in, one feature vector per image out (the paper, 2.2)."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ddh._core.errors import InputError
+from ddh.backbones.weights import file_digest, load_exactly, read_state
 from ddh.images import Preprocessing
 
 
@@ -26,6 +27,8 @@ class Backbone(nn.Module, ABC):
     pixel_std: Tensor
     #: Where the weights came from: the origin in words, and a digest of them.
     origin: str = "random"
+    #: Prefixes of names in weights files that belong to a classifier.
+    classifier: tuple[str, ...] = ()
 
     def __init__(self, preprocessing: Preprocessing) -> None:
         super().__init__()
@@ -34,6 +37,11 @@ class Backbone(nn.Module, ABC):
         std = torch.tensor(preprocessing.std, dtype=torch.float32).view(1, 3, 1, 1)
         self.register_buffer("pixel_mean", mean, persistent=False)
         self.register_buffer("pixel_std", std, persistent=False)
+
+    def load_file(self, path: Path) -> None:
+        """Load a local state dict with the network's own names; its classifier is dropped."""
+        load_exactly(self, read_state(path), ignore=self.classifier, source=path.name)
+        self.origin = f"file sha256:{file_digest(path)[:16]}"
 
     @abstractmethod
     def forward(self, pixels: Tensor) -> Tensor:
@@ -68,19 +76,8 @@ def fold_batch_norm(network: nn.Module) -> None:
     for parent in list(network.modules()):
         if not isinstance(parent, nn.Sequential):
             continue
-        for conv_name, norm_name in _conv_norm_pairs(parent):
-            conv, norm = parent._modules[conv_name], parent._modules[norm_name]
-            assert isinstance(conv, nn.Conv2d)
-            assert isinstance(norm, nn.BatchNorm2d)
-            fused = torch.nn.utils.fusion.fuse_conv_bn_eval(conv.eval(), norm.eval())
-            parent._modules[conv_name] = fused
-            parent._modules[norm_name] = nn.Identity()
-
-
-def _conv_norm_pairs(parent: nn.Sequential) -> Iterator[tuple[str, str]]:
-    names = list(parent._modules)
-    for first, second in pairwise(names):
-        if isinstance(parent._modules[first], nn.Conv2d) and isinstance(
-            parent._modules[second], nn.BatchNorm2d
-        ):
-            yield first, second
+        for first, second in pairwise(list(parent._modules)):
+            conv, norm = parent._modules[first], parent._modules[second]
+            if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
+                fused = torch.nn.utils.fusion.fuse_conv_bn_eval(conv.eval(), norm.eval())
+                parent._modules[first], parent._modules[second] = fused, nn.Identity()

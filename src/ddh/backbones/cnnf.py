@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ddh._core.errors import ModelError
@@ -94,13 +95,13 @@ def load_matconvnet(path: str | Path) -> CNNF:
     try:
         content = loadmat(file, squeeze_me=True, struct_as_record=False)
         layers = {str(layer.name): layer for layer in np.atleast_1d(content["layers"])}
-        weights = {name: _weights(layer) for name, layer in layers.items() if _has_weights(layer)}
-        width = weights["conv1"][0].shape[-1] / CHANNELS[0]
+        width = _weights(layers["conv1"])[0].shape[-1] / CHANNELS[0]
         network = CNNF("matconvnet", width=width)
         for ours, theirs in _LAYERS.items():
-            _load_layer(getattr(network, ours), *weights[theirs])
-        for norm in ("norm1", "norm2"):
-            _load_norm(getattr(network, norm), layers[norm].param)
+            _load_layer(getattr(network, ours), *_weights(layers[theirs]))
+        for norm, layer in ((network.norm1, layers["norm1"]), (network.norm2, layers["norm2"])):
+            size, norm.k, alpha, norm.beta = (float(value) for value in layer.param)
+            norm.size, norm.alpha = int(size), alpha * size
     except (KeyError, AttributeError, ValueError, NotImplementedError) as error:
         raise ModelError(f"{file} is not a MatConvNet VGG-F file: {error!r}") from error
     _load_mean(network, content)
@@ -111,37 +112,26 @@ def load_matconvnet(path: str | Path) -> CNNF:
 _LAYERS = {f"conv{i}": f"conv{i}" for i in range(1, 6)} | {"full6": "fc6", "full7": "fc7"}
 
 
-def _has_weights(layer: Any) -> bool:
-    return hasattr(layer, "weights") or hasattr(layer, "filters")
-
-
-def _weights(layer: Any) -> tuple[np.ndarray, np.ndarray]:
+def _weights(layer: Any) -> tuple[NDArray[Any], NDArray[Any]]:
     """(filters h x w x in x out, biases); the file's older form has fields, the newer a cell."""
-    if hasattr(layer, "filters"):
-        return np.asarray(layer.filters), np.asarray(layer.biases).ravel()
-    filters, biases = layer.weights
-    return np.asarray(filters), np.asarray(biases).ravel()
+    old = hasattr(layer, "filters")
+    filters, biases = (layer.filters, layer.biases) if old else layer.weights
+    filters = np.asarray(filters)
+    if filters.ndim != 4:  # Matlab drops axes of length one at reading: fc7 arrives as in x out
+        filters = filters.reshape((1, 1) + filters.shape[-2:])
+    return filters, np.asarray(biases).ravel()
 
 
-def _load_layer(layer: nn.Module, filters: np.ndarray, biases: np.ndarray) -> None:
+def _load_layer(layer: nn.Module, filters: NDArray[Any], biases: NDArray[Any]) -> None:
     """h x w x in x out -> out x in x h x w; a full layer reads its map in the order in, h, w."""
-    weight = torch.from_numpy(np.ascontiguousarray(_four_axes(filters).transpose(3, 2, 0, 1)))
-    target: Tensor = layer.weight  # type: ignore[assignment]
-    if weight.numel() != target.numel():
-        raise ValueError(f"filters of shape {filters.shape} do not fit {tuple(target.shape)}")
+    weight = torch.from_numpy(np.ascontiguousarray(filters.transpose(3, 2, 0, 1)))
+    assert isinstance(layer, nn.Conv2d | nn.Linear)
+    assert layer.bias is not None
+    if weight.numel() != layer.weight.numel():
+        raise ValueError(f"filters of shape {filters.shape} do not fit {tuple(layer.weight.shape)}")
     with torch.no_grad():
-        target.copy_(weight.reshape(target.shape))
-        layer.bias.copy_(torch.from_numpy(biases))  # type: ignore[operator, union-attr]
-
-
-def _four_axes(filters: np.ndarray) -> np.ndarray:
-    """Matlab drops axes of length one at reading: fc7 arrives as in x out."""
-    return filters if filters.ndim == 4 else filters.reshape((1, 1) + filters.shape[-2:])
-
-
-def _load_norm(norm: nn.LocalResponseNorm, parameters: np.ndarray) -> None:
-    size, kappa, alpha, beta = (float(value) for value in parameters)
-    norm.size, norm.k, norm.alpha, norm.beta = int(size), kappa, alpha * size, beta
+        layer.weight.copy_(weight.reshape(layer.weight.shape))
+        layer.bias.copy_(torch.from_numpy(biases))
 
 
 def _load_mean(network: CNNF, content: dict[str, Any]) -> None:

@@ -86,6 +86,7 @@ class EfficientNetLite(Backbone):
                 channels = out
             stages.append(nn.Sequential(*blocks))
         self.stages = nn.ModuleList(stages)
+        self.sizes = [len(blocks) for blocks in stages]
         self.head = conv_norm(channels, HEAD_CHANNELS, 1)
 
     def forward(self, pixels: Tensor) -> Tensor:
@@ -116,20 +117,13 @@ class EfficientNetLite(Backbone):
         if part in outer:
             return outer[part] + rest
         number, layer, field = rest.split(".", 2)
-        stage, block = self._place(int(number))
+        places = [(s, b) for s, blocks in enumerate(self.sizes) for b in range(blocks)]
+        stage, block = places[int(number)]
         layers = {
             "_expand_conv": "expand.1", "_bn0": "expand.2", "_depthwise_conv": "depthwise.1",
             "_bn1": "depthwise.2", "_project_conv": "project.1", "_bn2": "project.2",
         }  # fmt: skip
         return f"stages.{stage}.{block}.{layers[layer]}.{field}"
-
-    def _place(self, number: int) -> tuple[int, int]:
-        for stage, blocks in enumerate(self.stages):
-            assert isinstance(blocks, nn.Sequential)
-            if number < len(blocks):
-                return stage, number
-            number -= len(blocks)
-        raise KeyError(number)
 
 
 class InvertedResidual(nn.Module):

@@ -6,13 +6,11 @@ features for the labels from pool5 of a ResNet: that is this module's output.
 """
 
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from ddh.backbones.base import Backbone
-from ddh.backbones.weights import checked_file, file_digest, load_exactly, read_state
 from ddh.images import Preprocessing
 
 IMAGENET_MEAN = (255 * 0.485, 255 * 0.456, 255 * 0.406)
@@ -26,6 +24,8 @@ class ResNet(Backbone):
     With `tiny_stem` the first convolution is 3x3 at stride 1 and there is no first pooling, the
     usual form for pictures of 32 pixels.
     """
+
+    classifier = ("fc.",)
 
     def __init__(
         self, name: str, size: int | None = None, *, tiny_stem: bool = False, width: int = 64
@@ -59,9 +59,6 @@ class ResNet(Backbone):
                 channels = inner * expansion
             setattr(self, f"layer{number}", nn.Sequential(*blocks))
         self.dimensions = channels
-        self._initialise()
-
-    def _initialise(self) -> None:
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
@@ -76,12 +73,6 @@ class ResNet(Backbone):
 
     def last_stage(self) -> list[nn.Module]:
         return [self.layer4]  # type: ignore[list-item]
-
-    def load_file(self, path: str | Path) -> None:
-        """Load a state dict with the usual names from a local file; its classifier is dropped."""
-        file = checked_file(path)
-        load_exactly(self, read_state(file), ignore=("fc.",), source=file.name)
-        self.origin = f"file sha256:{file_digest(file)[:16]}"
 
 
 class BasicBlock(nn.Module):
