@@ -20,4 +20,5 @@ class LazyGroup(click.Group):
         if name not in self.verbs:
             return None
         module, attribute = self.verbs[name].split(":")
-        return getattr(import_module(module), attribute)
+        command: click.Command = getattr(import_module(module), attribute)
+        return command

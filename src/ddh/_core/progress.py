@@ -23,7 +23,7 @@ def set_quiet(quiet: bool) -> None:
     _quiet = quiet
 
 
-class Bar(tqdm):  # type: ignore[type-arg]
+class Bar(tqdm):  # type: ignore[misc]
     """A bar to move by hand: `with bar("Encoding", total=n, unit="image") as b: b.update(32)`.
 
     `show=None` shows it when standard error is a terminal.
@@ -42,7 +42,8 @@ class Bar(tqdm):  # type: ignore[type-arg]
     def update(self, n: float | None = 1) -> bool | None:
         if self._stage is not None:
             self._stage.advance(int(n or 0))
-        return super().update(n)
+        shown: bool | None = super().update(n)
+        return shown
 
     def expect(self, total: int) -> None:
         """Set the total once it is known."""

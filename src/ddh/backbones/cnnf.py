@@ -77,7 +77,8 @@ class CNNF(Backbone):
         x = self.pool1(self.norm1(torch.relu(self.conv1(x))))
         x = self.pool2(self.norm2(torch.relu(self.conv2(x))))
         x = torch.relu(self.conv4(torch.relu(self.conv3(x))))
-        return self.pool5(torch.relu(self.conv5(x)))
+        pooled: Tensor = self.pool5(torch.relu(self.conv5(x)))
+        return pooled
 
     def forward(self, pixels: Tensor) -> Tensor:
         x = self.maps(pixels).flatten(1)

@@ -90,10 +90,10 @@ class EfficientNetLite(Backbone):
         self.head = conv_norm(channels, HEAD_CHANNELS, 1)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        x = self.stem(pixels)
-        for stage in self.stages:
+        x: Tensor = self.stem(pixels)
+        for stage in [*self.stages, self.head]:
             x = stage(x)
-        return self.head(x).mean(dim=(2, 3))
+        return x.mean(dim=(2, 3))
 
     def last_stage(self) -> list[nn.Module]:
         return [self.stages[-2], self.stages[-1], self.head]
@@ -138,7 +138,7 @@ class InvertedResidual(nn.Module):
         self.shortcut = stride == 1 and channels == out
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.project(self.depthwise(self.expand(x)))
+        y: Tensor = self.project(self.depthwise(self.expand(x)))
         return x + y if self.shortcut else y
 
 

@@ -26,6 +26,10 @@ class ResNet(Backbone):
     """
 
     classifier = ("fc.",)
+    layer1: nn.Module
+    layer2: nn.Module
+    layer3: nn.Module
+    layer4: nn.Module
 
     def __init__(
         self, name: str, size: int | None = None, *, tiny_stem: bool = False, width: int = 64
@@ -67,12 +71,13 @@ class ResNet(Backbone):
         return {"tiny_stem": self.tiny_stem, "width": self.width}
 
     def forward(self, pixels: Tensor) -> Tensor:
-        x = self.pool(torch.relu(self.bn1(self.conv1(pixels))))
-        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))  # type: ignore[operator]
+        x: Tensor = self.pool(torch.relu(self.bn1(self.conv1(pixels))))
+        for stage in (self.layer1, self.layer2, self.layer3, self.layer4):
+            x = stage(x)
         return x.mean(dim=(2, 3))
 
     def last_stage(self) -> list[nn.Module]:
-        return [self.layer4]  # type: ignore[list-item]
+        return [self.layer4]
 
 
 class BasicBlock(nn.Module):

@@ -43,7 +43,8 @@ class TimmBackbone(Backbone):
         return {}
 
     def forward(self, pixels: Tensor) -> Tensor:
-        return self.network(pixels)
+        features: Tensor = self.network(pixels)
+        return features
 
     def last_stage(self) -> list[nn.Module]:
         trained = [

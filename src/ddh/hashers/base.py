@@ -26,7 +26,7 @@ from ddh._core.arrays import sgn
 from ddh._core.errors import InputError, ModelError
 from ddh.codes import code_bytes, pack
 from ddh.hashers import storage
-from ddh.neighbours.labels import check_labels
+from ddh.neighbours.labels import check_labels as check_labels
 
 Kind = Literal[
     "data-independent",

@@ -35,6 +35,7 @@ class ImageHasher(Hasher):
 
     device: str
     _encoding_device: str | None = None
+    _extractor: Extractor | None = None
 
     def encode_on(self, device: str) -> None:
         """Encode on `device` from now on; unlike the setting `device` it is not saved."""
@@ -43,7 +44,7 @@ class ImageHasher(Hasher):
     def _set_backbone(self, backbone: Backbone | None) -> None:
         """The network before the hash functions; None for a model of ready features."""
         self._backbone = backbone
-        self._extractor: Extractor | None = None
+        self._extractor = None
 
     # -- encoding -------------------------------------------------------------------------
 

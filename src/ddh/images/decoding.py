@@ -28,7 +28,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageChops
+from PIL import Image, ImageChops, UnidentifiedImageError
 
 from ddh._core.errors import InputError
 
@@ -155,7 +155,7 @@ def _decode_open(file: BinaryIO, name: str, limits: Limits, at_least: int | None
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise UnreadableImage(name, f"too many pixels, refused from its header: {error}") from error
-    except Image.UnidentifiedImageError as error:
+    except UnidentifiedImageError as error:
         raise UnreadableImage(name, "not a picture in any format that can be read here") from error
     except Exception as error:  # a damaged file makes Pillow's parsers raise almost anything
         raise UnreadableImage(name, f"damaged or truncated: {_cause(error)}") from error
@@ -235,4 +235,5 @@ def _grey_to_8_bit(values: NDArray[Any], mode: str) -> NDArray[np.uint8]:
         values -= np.float32(low)
         scale = 255 / (high - low) if high - low > 1e-30 else 0.0  # flat: black
     values *= np.float32(scale)
-    return np.rint(values, out=values).astype(np.uint8)
+    rounded: NDArray[np.uint8] = np.rint(values, out=values).astype(np.uint8)
+    return rounded

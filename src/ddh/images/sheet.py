@@ -46,7 +46,7 @@ class SheetRow:
 
 
 def contact_sheet(
-    rows: Sequence[SheetRow | tuple],
+    rows: Sequence[SheetRow | tuple[Any, ...]],
     path: str | os.PathLike[str],
     *,
     title: str = "",
@@ -95,7 +95,11 @@ def _draw_row(sheet: Image.Image, row: SheetRow, y: int, first: int, step: int, 
 
 
 def _draw_tile(
-    sheet: Image.Image, picture: Any, corner: tuple[int, int], tile: int, frame: tuple
+    sheet: Image.Image,
+    picture: Any,
+    corner: tuple[int, int],
+    tile: int,
+    frame: tuple[int, int, int],
 ) -> None:
     """A picture in its frame, centred on a faint ground where it is not square."""
     x, y = corner
@@ -145,7 +149,7 @@ def _draw_mark(sheet: Image.Image, right: bool, corner: tuple[int, int], side: i
 
 
 def _draw_caption(
-    sheet: Image.Image, text: str, corner: tuple[int, int], tile: int, colour: tuple
+    sheet: Image.Image, text: str, corner: tuple[int, int], tile: int, colour: tuple[int, int, int]
 ) -> None:
     side = tile + 2 * FRAME
     text = _shorten(text, side)
@@ -169,4 +173,4 @@ def _font(size: int) -> Any:
 
 
 def _text_width(text: str, size: int) -> int:
-    return round(_font(size).getlength(text))
+    return round(float(_font(size).getlength(text)))
