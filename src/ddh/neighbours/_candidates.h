@@ -79,52 +79,36 @@ offer(Candidates *c, Py_ssize_t row, float value, Py_ssize_t column)
     c->column[at] = (int32_t)column;
 }
 
-/* A tile holds the similarities of images first_row.. (down) and first_column.. (by_row). */
+/* A tile holds the similarities of images first_row.. (down) and first_column.. (across). */
 typedef struct {
     const float *similarity;
     Py_ssize_t rows, columns, first_row, first_column;
 } Tile;
 
-static void
-scan_rows(Candidates *c, const Tile *t, Py_ssize_t start, Py_ssize_t stop)
+/* Offer the tile to its rows start..stop or, without `by_row`, to its columns start..stop. Called
+ * with a constant `by_row`, so that there are two loops, each with a vector comparison. */
+static inline void
+scan(Candidates *c, const Tile *t, Py_ssize_t start, Py_ssize_t stop, const int by_row)
 {
-    for (Py_ssize_t r = start; r < stop; r++) {
+    Py_ssize_t first = by_row ? 0 : start, last = by_row ? t->columns : stop;
+    for (Py_ssize_t r = by_row ? start : 0; r < (by_row ? stop : t->rows); r++) {
         const float *s = t->similarity + r * t->columns;
         Py_ssize_t row = t->first_row + r, itself = row - t->first_column;
-        for (Py_ssize_t x = 0; x < t->columns; x += CHUNK) {
-            Py_ssize_t end = x + CHUNK <= t->columns ? x + CHUNK : t->columns;
-            float threshold = c->threshold[row];
+        const float *columns = c->threshold + t->first_column;
+        for (Py_ssize_t x = first; x < last; x += CHUNK) {
+            Py_ssize_t end = x + CHUNK <= last ? x + CHUNK : last;
             if (end == x + CHUNK) {
+                float threshold = c->threshold[row];
                 int any = 0;
                 for (int lane = 0; lane < CHUNK; lane++)
-                    any |= s[x + lane] >= threshold;
+                    any |= s[x + lane] >= (by_row ? threshold : columns[x + lane]);
                 if (!any) continue;
             }
-            for (Py_ssize_t y = x; y < end; y++)
-                if (s[y] >= c->threshold[row] && y != itself)
-                    offer(c, row, s[y], t->first_column + y);
-        }
-    }
-}
-
-static void
-scan_columns(Candidates *c, const Tile *t, Py_ssize_t start, Py_ssize_t stop)
-{
-    const float *threshold = c->threshold + t->first_column;
-    for (Py_ssize_t r = 0; r < t->rows; r++) {
-        const float *s = t->similarity + r * t->columns;
-        Py_ssize_t row = t->first_row + r, itself = row - t->first_column;
-        for (Py_ssize_t x = start; x < stop; x += CHUNK) {
-            Py_ssize_t end = x + CHUNK <= stop ? x + CHUNK : stop;
-            if (end == x + CHUNK) {
-                int any = 0;
-                for (int lane = 0; lane < CHUNK; lane++)
-                    any |= s[x + lane] >= threshold[x + lane];
-                if (!any) continue;
+            for (Py_ssize_t y = x; y < end; y++) {
+                if (y == itself || !(s[y] >= (by_row ? c->threshold[row] : columns[y]))) continue;
+                if (by_row) offer(c, row, s[y], t->first_column + y);
+                else offer(c, t->first_column + y, s[y], row);
             }
-            for (Py_ssize_t y = x; y < end; y++)
-                if (s[y] >= threshold[y] && y != itself)
-                    offer(c, t->first_column + y, s[y], row);
         }
     }
 }
@@ -175,8 +159,8 @@ collect(PyObject *self, PyObject *args)
         PyErr_NoMemory();
     else {
         Py_BEGIN_ALLOW_THREADS
-        if (by_row) scan_rows(&c, &t, start, stop);
-        else scan_columns(&c, &t, start, stop);
+        if (by_row) scan(&c, &t, start, stop, 1);
+        else scan(&c, &t, start, stop, 0);
         Py_END_ALLOW_THREADS
         result = Py_NewRef(Py_None);
     }

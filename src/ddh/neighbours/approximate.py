@@ -233,23 +233,10 @@ def shard_lists(
 ) -> NDArray[np.int32]:
     """Neighbour lists of the rows start..stop, nearest first: the unit of work of a cluster.
 
-    Rows for which the index finds fewer than k get exact lists. Memory: about 100 MB, and
-    12 k + 8 d bytes per row of the shard.
-
-    Parameters
-    ----------
-    space : CosineSpace
-        All features. On another machine: `CosineSpace(np.load(file, mmap_mode="r"), mean, squares)`
-        with the `mean` and `squares` of the space that the index was built from.
-    index : IVFIndex or HNSWIndex
-    start, stop, k : int
-        Range of rows, and neighbours per row.
-    value : int
-        nprobe of an `IVFIndex`, ef of an `HNSWIndex`; `tune` finds it.
-
-    Returns
-    -------
-    ndarray of int32, shape (stop - start, k)
+    `value` is the nprobe of an `IVFIndex` or the ef of an `HNSWIndex` that `tune` found. On
+    another machine the space is `CosineSpace(np.load(file, mmap_mode="r"), mean, squares)`, with
+    the `mean` and `squares` of the space that the index was built from. Rows for which the index
+    finds fewer than k get exact lists. Memory: about 100 MB, and 12 k + 8 d bytes per row.
     """
     blocks = [np.arange(p.start, p.stop, dtype=np.int32) for p in spans(stop, ROWS, start)]
     return np.concatenate([_search(space, index, rows, k, value) for rows in blocks])

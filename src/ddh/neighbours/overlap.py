@@ -127,7 +127,7 @@ def top_overlaps(
     image. Memory: the lists once more, 6 bytes per image and thread, 4 K2 bytes per image.
     """
     k2, by_image = min(k2, len(lists)), images if space is None else b""
-    A = lists.matrix(len(lists))
+    A = lists.matrix(len(lists), np.int32 if native.loops is None else np.int8)
     transposed = A.T.tocsr()
     holders = _from_matrix(transposed)
 
