@@ -1,6 +1,7 @@
 """`ddh bench quality`, end to end on a few pictures, with a narrow network."""
 
 import json
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -15,22 +16,24 @@ from ddh.images import LabelledImages, open_images
 
 @pytest.fixture
 def pictures(monkeypatch):
-    """240 pictures instead of CIFAR-10's: dark and bright ones, striped and plain; 40 ask."""
+    """120 images instead of CIFAR-10's: dark and bright, striped and plain; 20 are queries."""
     rng = np.random.default_rng(0)
-    labels = rng.integers(0, 4, 240)
-    pixels = rng.integers(0, 60, (240, 32, 32, 3))
+    labels = rng.integers(0, 4, 120)
+    pixels = rng.integers(0, 60, (120, 16, 16, 3))
     pixels[labels % 2 == 1] += 150
     pixels[labels > 1, ::2] += 45
     data = LabelledImages(open_images(pixels.astype(np.uint8)), labels, "shades", tuple("abcd"))
-    train = np.arange(200)
-    split = RetrievalSplit("shades", np.arange(200, 240), train, train, 100)
+    train = np.arange(100)
+    split = RetrievalSplit("shades", np.arange(100, 120), train, train, 50)
     monkeypatch.setattr("ddh.bench.quality.cifar10_images", lambda options: (data, split))
 
 
 def test_pretraining_curve_and_table(pictures, narrow, tmp_path, monkeypatch):
     monkeypatch.setattr("ddh.pretrain.diagnostics.MIN_RANK", 0)  # it is narrow
+    # the function `ddh.train.settings` hides the module of that name
+    monkeypatch.setattr(import_module("ddh.train.settings"), "LEAST_STEPS", 100)
     words = ["bench", "quality", "-o", str(tmp_path / "results"), "-q"]
-    words += ["--bits", "8", "--seeds", "0", "--minutes", "0.02", "--device", "cpu"]
+    words += ["--bits", "8", "--seeds", "0", "--minutes", "0.001", "--device", "cpu"]
     words += ["--pseudo-codes-epochs", "2", "--set", "pseudo-codes.rounds=2"]
     words += ["--set", "DDH.epochs=2", "--moments", "2"]
     result = CliRunner().invoke(cli, words, catch_exceptions=False)

@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
+from ddh.backbones import create, save
 from ddh.hashers import DDH
 from ddh.images import open_images
 from ddh.pretrain import recipe as module
@@ -16,16 +18,16 @@ def tiny(images=30, side=8):
     return open_images(rng.integers(0, 256, (images, side, side, 3), dtype=np.uint8))
 
 
-def test_many_tiny_pictures_get_a_network_of_their_own(monkeypatch):
-    monkeypatch.setattr(module, "MANY", 30)
-    chosen = recipe("quality", tiny(), gpu=True)
+def test_many_tiny_pictures_get_a_network_of_their_own():
+    many = tiny(20_000, side=2)
+    chosen = recipe("quality", many, gpu=True)
     assert (chosen.backbone, chosen.weights) == ("resnet18-tiny", "random")
     assert [stage.get("objective", "byol") for stage in chosen.pretrain] == ["byol", "pseudo-codes"]
     for other in (
-        recipe("quality", tiny(), gpu=False),
-        recipe("quality", tiny(29), gpu=True),
-        recipe("quality", tiny(side=65), gpu=True),
-        recipe("fast", tiny(), gpu=True),
+        recipe("quality", many, gpu=False),
+        recipe("quality", many.take(range(19_999)), gpu=True),
+        recipe("quality", open_images(np.zeros((20_000, 65, 1, 3), np.uint8)), gpu=True),
+        recipe("fast", many, gpu=True),
     ):
         assert other == Recipe("efficientnet-lite0", "auto")
 
@@ -38,39 +40,31 @@ def test_the_longer_side_of_files_some_of_them_broken(tmp_path):
     assert longer_side(open_images(tmp_path)) == 0
 
 
-def test_ddh_follows_the_recipe_and_lets_the_user_overrule_it(monkeypatch):
-    from ddh.backbones import ResNet
+def test_ddh_follows_the_recipe_and_lets_the_user_overrule_it(monkeypatch, tmp_path):
+    """As if there were a GPU, and with a short recipe that takes 30 images for many."""
+    monkeypatch.setattr("ddh.hashers.ddh.choose", lambda device: torch.device("cuda"))
+    monkeypatch.setattr(module, "MANY", 30)
+    monkeypatch.setattr(module, "STAGES", ({"epochs": 1, "batch_size": 15},))
+    pixels = tiny().pixels
 
-    made, trained = [], []
+    def fit(**changes):
+        model = DDH(4, preset="quality", epochs=1, device="cpu", size=8, **changes).fit(pixels)
+        return model, model._backbone
 
-    def create(name, weights=None, size=None):
-        made.append((name, weights))
-        network = ResNet("resnet18", 8, tiny_stem=True, width=4)
-        network.origin = weights
-        return network
-
-    def pretrain(backbone, source, stages, **named):
-        trained.append(stages)
-        return type("Done", (), {"history": []})
-
-    monkeypatch.setattr("ddh.hashers.ddh.create", create)
-    monkeypatch.setattr("ddh.hashers.ddh.pretrain_stages", pretrain)
-    found = Recipe("resnet18-tiny", "random", [{"minutes": 7}])
-    monkeypatch.setattr("ddh.hashers.ddh.recipe", lambda *given: found)
-    fixed = {"bits": 4, "preset": "quality", "epochs": 1, "device": "cpu"}
-    pictures = tiny().pixels
-    model = DDH(**fixed).fit(pictures)
+    model, backbone = fit()
+    assert backbone.name == create("resnet18-tiny", "random", 8).name
+    assert backbone.origin == "byol for 1 epochs from random"
+    assert [entry["step"] for entry in model.pretraining_] == [2]
     assert model.settings_["flip_tta"]
-    DDH(**fixed, pretrain={"epochs": 3}).fit(pictures)
-    DDH(**fixed, weights="mine").fit(pictures)
-    DDH(**fixed, backbone="resnet18").fit(pictures)
-    assert made == [
-        ("resnet18-tiny", "random"),
-        ("resnet18-tiny", "random"),
-        ("resnet18-tiny", "mine"),
-        ("resnet18", "auto"),
-    ]
-    assert trained == [[{"minutes": 7}], [{"epochs": 3}]]
+    _, backbone = fit(pretrain={"epochs": 2, "batch_size": 30})
+    assert backbone.origin == "byol for 2 epochs from random"
+    save(backbone, tmp_path / "mine.safetensors")
+    model, backbone = fit(weights=str(tmp_path / "mine.safetensors"))
+    assert backbone.origin.startswith("byol for 2 epochs from random")
+    assert not hasattr(model, "pretraining_")
+    model, backbone = fit(backbone="resnet18-tiny", weights="random")
+    assert backbone.origin == "random"
+    assert not hasattr(model, "pretraining_")
 
 
 def test_ready_features_take_the_preset_for_pictures():
