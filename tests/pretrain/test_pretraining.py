@@ -2,6 +2,7 @@
 
 import copy
 import math
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -15,9 +16,15 @@ from ddh._core.errors import DDHError, InputError, ModelError
 from ddh.images import ImageArray, ImageFolder
 from ddh.pretrain import pretrain, pretrain_stages, pretraining
 from ddh.pretrain.byol import BYOL
+from ddh.pretrain.pretraining import PretrainTask
 from ddh.pretrain.pseudo_codes import PseudoCodes
 from ddh.pretrain.schedule import MIN_STEPS
-from ddh.pretrain.task import PretrainTask
+
+
+@pytest.fixture(autouse=True)
+def short_fits(monkeypatch):
+    """Hashing heads of pseudo-codes learn in fewer steps."""
+    monkeypatch.setattr(import_module("ddh.train.settings"), "LEAST_STEPS", 100)
 
 
 @pytest.fixture(scope="module")

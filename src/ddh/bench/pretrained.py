@@ -44,7 +44,7 @@ def learn(
 
     from ddh.backbones import Backbone, create, save
     from ddh.pretrain import pretrain, pretrain_settings
-    from ddh.pretrain.task import EVALUATIONS
+    from ddh.pretrain.pretraining import EVALUATIONS
 
     torch.manual_seed(0)
     named = (options.backbone, options.weights) if start is None else ("auto", str(start))

@@ -4,9 +4,8 @@
 module with a subclass of `SelfSupervised`, registered in `OBJECTIVES`.
 """
 
-from ddh.pretrain.objective import SelfSupervised
 from ddh.pretrain.pretraining import Pretrained, Stages, pretrain, pretrain_stages
-from ddh.pretrain.settings import OBJECTIVES, PretrainSettings, pretrain_settings
+from ddh.pretrain.settings import OBJECTIVES, PretrainSettings, SelfSupervised, pretrain_settings
 from ddh.pretrain.transforms import ViewSettings, random_view
 
 __all__ = [

@@ -10,18 +10,15 @@ import copy
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from ddh.backbones import Backbone
-from ddh.pretrain.objective import SelfSupervised, projection
+from ddh.pretrain.settings import PretrainSettings, SelfSupervised, projection
 from ddh.pretrain.transforms import ViewSettings
-
-if TYPE_CHECKING:
-    from ddh.pretrain.settings import PretrainSettings
 
 TINY = 64  # images with sides of at most this many pixels are neither blurred nor solarised
 HIDDEN, OUT = 1024, 256
@@ -40,7 +37,7 @@ class BYOL(SelfSupervised):
             second = replace(second, blur_prob=0.1, solarise_prob=0.2)
         return {"views": (first, second), "learning_rate": 0.012 if trained else 0.12}
 
-    def __init__(self, backbone: Backbone, settings: "PretrainSettings", images: int) -> None:
+    def __init__(self, backbone: Backbone, settings: PretrainSettings, images: int) -> None:
         nn.Module.__init__(self)
         self.backbone = backbone
         self.projector, self.predictor = heads(backbone.dimensions)

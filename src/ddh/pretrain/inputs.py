@@ -34,53 +34,30 @@ RESIDENT_FRACTION = 4
 DECODE_BATCH = 64
 VIEW_BYTES = 64 << 20  # of the views that are made at once
 
-Decoded = tuple[NDArray[np.uint8], list[Failure]]
 Views = tuple[Tensor, Tensor]
 
 
-class PixelCache:
-    """uint8 images (n, h, w, 3), served in batches on a device."""
-
-    def __init__(self, pixels: NDArray[np.uint8], device: torch.device) -> None:
-        self.device, self._pixels = device, pixels
-        self._resident: Tensor | None = None
-        if device.type == "cuda":
-            free, _ = torch.cuda.mem_get_info(device)
-            if pixels.nbytes * RESIDENT_FRACTION < free:
-                self._resident = torch.from_numpy(np.ascontiguousarray(pixels)).to(device)
-
-    def __len__(self) -> int:
-        return len(self._pixels)
-
-    def batches(self, parts: Parts) -> Iterator[Tensor]:
-        """The images of each part on the device; the next part is gathered in the background."""
-        if self._resident is not None:
-            rows = torch.from_numpy(np.concatenate(parts)).to(self.device)  # synchronises once
-            for batch in torch.split(rows, [len(part) for part in parts]):
-                yield self._resident[batch]
-            return
-        with ThreadPoolExecutor(1) as pool:
-            coming = pool.submit(self._gather, parts[0])
-            for part in parts[1:]:
-                ready, coming = coming, pool.submit(self._gather, part)
-                yield ready.result().to(self.device, non_blocking=True)
-            yield coming.result().to(self.device, non_blocking=True)
-
-    def _gather(self, part: NDArray[np.int64]) -> Tensor:
-        batch = torch.from_numpy(self._pixels[part])
-        return batch.pin_memory() if self.device.type == "cuda" else batch
-
-
 class ViewInputs(Inputs):
-    """Two views per image; a neighbour may replace an image in the second one.
+    """Two views per image of `pixels` (n, h, w, 3); a neighbour may replace the second one's image.
 
     Views of small images are made for several steps at once, because making them takes many short
     operations.
     """
 
-    def __init__(self, pixels: PixelCache, backbone: Backbone, settings: PretrainSettings) -> None:
-        self.pixels, self.backbone, self.settings = pixels, backbone, settings
+    def __init__(
+        self,
+        pixels: NDArray[np.uint8],
+        backbone: Backbone,
+        settings: PretrainSettings,
+        device: torch.device,
+    ) -> None:
+        self.pixels, self.backbone, self.settings, self.device = pixels, backbone, settings, device
         self.positives: NeighbourPositives | None = None
+        self._resident: Tensor | None = None
+        if device.type == "cuda":
+            free, _ = torch.cuda.mem_get_info(device)
+            if pixels.nbytes * RESIDENT_FRACTION < free:
+                self._resident = torch.from_numpy(np.ascontiguousarray(pixels)).to(device)
 
     def __len__(self) -> int:
         return len(self.pixels)
@@ -91,13 +68,32 @@ class ViewInputs(Inputs):
         groups = [parts[i : i + at_once] for i in range(0, len(parts), at_once)]
         seeds = seeds[::at_once]
         pairs = [self._pairs(np.concatenate(g), s) for g, s in zip(groups, seeds, strict=True)]
-        loaded = self.pixels.batches([pair.ravel() for pair in pairs])
+        loaded = self.images([pair.ravel() for pair in pairs])
         for group, pair, images, seed in zip(groups, pairs, loaded, seeds, strict=True):
-            rows = torch.from_numpy(pair[0]).to(self.pixels.device)
+            rows = torch.from_numpy(pair[0]).to(self.device)
             sizes = [len(part) for part in group]
             split = (torch.split(whole, sizes) for whole in (rows, *self.views(images, seed)))
             for part, first, second in zip(*split, strict=True):
                 yield part, (first, second)
+
+    def images(self, parts: Parts) -> Iterator[Tensor]:
+        """The images of each part on the device; the next part is gathered in the background."""
+        if self._resident is not None:
+            rows = torch.from_numpy(np.concatenate(parts)).to(self.device)  # synchronises once
+            for batch in torch.split(rows, [len(part) for part in parts]):
+                yield self._resident[batch]
+            return
+
+        def gather(part: NDArray[np.int64]) -> Tensor:
+            batch = torch.from_numpy(self.pixels[part])
+            return batch.pin_memory() if self.device.type == "cuda" else batch
+
+        with ThreadPoolExecutor(1) as pool:
+            coming = pool.submit(gather, parts[0])
+            for part in parts[1:]:
+                ready, coming = coming, pool.submit(gather, part)
+                yield ready.result().to(self.device, non_blocking=True)
+            yield coming.result().to(self.device, non_blocking=True)
 
     def _pairs(self, rows: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
         """(2, n): the images of the first and of the second views."""
@@ -108,7 +104,7 @@ class ViewInputs(Inputs):
 
     def views(self, images: Tensor, seed: int) -> Views:
         """Normalised views of the first half of the images, and of the second half."""
-        generator = torch.Generator(self.pixels.device).manual_seed(seed)
+        generator = torch.Generator(self.device).manual_seed(seed)
         size = self.backbone.preprocessing.size
         first, second = (
             self.normalised(255 * random_view(half, size, view, generator))
@@ -121,29 +117,25 @@ class ViewInputs(Inputs):
         return (x - self.backbone.pixel_mean) / self.backbone.pixel_std
 
 
-def decode(source: ImageSource, preprocessing: Preprocessing, folder: Path | None) -> Decoded:
-    """The readable images of a source as pixels, and the failures."""
+def decode(
+    source: ImageSource, preprocessing: Preprocessing, folder: Path | None
+) -> tuple[NDArray[np.uint8], list[Failure]]:
+    """The readable images of a source as pixels (n, h, w, 3), and the failures."""
     if isinstance(source, ImageArray):
         height, width = source.pixels.shape[1:3]
         if height == width <= 2 * preprocessing.size:
             return source.pixels, []
     square = replace(preprocessing, size=round(MARGIN * preprocessing.size), resize=None)
-    if folder is None:
-        return _decode(source, square, None)
-    file = folder / f"pixels-{images_digest(source, **square.to_dict())}.npy"
-    note = file.with_suffix(".json")
-    if note.is_file():
-        kept = json.loads(note.read_text())  # written last: the pixels are complete
-        return open_memmap(file, "r")[: kept["usable"]], [Failure(**f) for f in kept["failures"]]
-    pixels, failures = _decode(source, square, file)
-    kept = {"usable": len(pixels), "failures": [vars(failure) for failure in failures]}
-    write_atomic(note, json.dumps(kept).encode())
-    return pixels, failures
-
-
-def _decode(source: ImageSource, square: Preprocessing, file: Path | None) -> Decoded:
     shape = (len(source), square.size, square.size, 3)
-    pixels = np.empty(shape, np.uint8) if file is None else open_memmap(file, "w+", np.uint8, shape)
+    if folder is None:
+        pixels = np.empty(shape, np.uint8)
+    else:
+        file = folder / f"pixels-{images_digest(source, **square.to_dict())}.npy"
+        note = file.with_suffix(".json")
+        if note.is_file():  # written last: the pixels are complete
+            usable, failed = json.loads(note.read_text())
+            return open_memmap(file, "r")[:usable], [Failure(**entry) for entry in failed]
+        pixels = open_memmap(file, "w+", np.uint8, shape)
     failures: list[Failure] = []
     used = 0
     with bar("Decoding", total=len(source), unit="image") as progress:
@@ -157,4 +149,5 @@ def _decode(source: ImageSource, square: Preprocessing, file: Path | None) -> De
         raise InputError(f"none of the {len(source)} images can be used: {reason}")
     if isinstance(pixels, np.memmap):
         pixels.flush()
+        write_atomic(note, json.dumps([used, [vars(failure) for failure in failures]]).encode())
     return pixels[:used], failures

@@ -19,7 +19,7 @@ information that the bits do not need.
 
 import copy
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -33,14 +33,11 @@ from ddh.backbones import Backbone
 from ddh.neighbours import knn
 from ddh.neighbours.statistics import graph_of
 from ddh.pretrain.byol import TINY, cosine, heads
-from ddh.pretrain.objective import SelfSupervised, projection
+from ddh.pretrain.settings import PretrainSettings, SelfSupervised, projection
 from ddh.pretrain.transforms import ViewSettings
 from ddh.train.head import fit_head
 from ddh.train.settings import adapt
 from ddh.train.settings import settings as hashing_settings
-
-if TYPE_CHECKING:
-    from ddh.pretrain.settings import PretrainSettings
 
 WEAK = ViewSettings(min_scale=0.7, jitter_prob=0.0, grayscale_prob=0.0)
 STRONG = ViewSettings(
@@ -71,7 +68,7 @@ class PseudoCodes(SelfSupervised):
         learning_rate = 0.025 if size <= TINY else 0.01
         return {"views": (WEAK, STRONG), "learning_rate": learning_rate, "rounds": 2, "k1": 20}
 
-    def __init__(self, backbone: Backbone, settings: "PretrainSettings", images: int) -> None:
+    def __init__(self, backbone: Backbone, settings: PretrainSettings, images: int) -> None:
         nn.Module.__init__(self)
         self.settings = settings
         bits = settings.code_bits

@@ -1,12 +1,17 @@
-"""Settings of a pretraining run, and the registry of objectives."""
+"""Settings of a pretraining run, and the interface of the objectives that it can have."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
 from ddh._core.errors import InputError
-from ddh.pretrain.objective import SelfSupervised
+from ddh.backbones import Backbone
 from ddh.pretrain.transforms import ViewSettings
 
 # name -> "module:class" below ddh.pretrain
@@ -21,19 +26,15 @@ FORMER_NAMES = {"codes": "pseudo-codes"}  # in settings stored by version 0.1
 
 @dataclass(frozen=True)
 class PretrainSettings:
-    """Settings of one pretraining run; the defaults are those of BYOL on small images.
-
-    `pretrain_settings` gives the defaults that suit an objective, an image size and the
-    initial weights. Give exactly one of `epochs` and `minutes`.
+    """Settings of one pretraining run; `pretrain_settings` chooses the defaults for an objective.
 
     Parameters
     ----------
     objective : str
         "byol" or "pseudo-codes".
-    epochs : int, optional
-        Number of passes over the images.
-    minutes : float, optional
-        Training time, measured from the first step; the schedule is planned to fit it.
+    epochs, minutes : int, float
+        Length of the run; give one of them. The schedule is planned to fit the minutes, which
+        count from the first step.
     batch_size : int
         Images per step; at most the number of images.
     learning_rate : float
@@ -41,29 +42,21 @@ class PretrainSettings:
     warmup_epochs : float
         Epochs of linear warm-up, at most a tenth of a cycle; half a cosine wave follows.
     rounds : int
-        Number of warm-up/decay cycles; "pseudo-codes" regenerates its pseudo-labels at the start
-        of each.
+        Number of warm-up/decay cycles; "pseudo-codes" regenerates its labels at the start of each.
     momentum, weight_decay : float
         Of SGD; biases and batch norms are not decayed.
     neighbours_from : float
-        Fraction of training after which a confident neighbour may replace the second view; 1 means
-        never.
+        Fraction of training after which a confident neighbour may replace the second view.
     neighbours_prob : float
-        Probability that it does. The image's own second view in the other cases keeps wrong
-        neighbours from reinforcing each other.
+        Probability that it does; own views keep wrong neighbours from reinforcing each other.
     neighbours_refresh : float
         Fraction of training after which the neighbours are recomputed.
-    k1 : int
-        Length of the neighbour lists.
-    min_overlap : float
-        Fraction of their lists that two images must share to be confident neighbours.
-    code_bits : int
-        Length of the pseudo-labels of "pseudo-codes".
-    labelled_fraction : float
-        Fraction of the images that "pseudo-codes" labels: those whose neighbours agree best.
+    k1, min_overlap : int, float
+        Length of the neighbour lists, and fraction of it that confident neighbours share.
+    code_bits, labelled_fraction : int, float
+        Length of pseudo-codes, and fraction of the images (the most confident) that get one.
     min_confidence : float
-        |2p - 1| from which "pseudo-codes" trains on a bit of its teacher, where p is the bit's
-        predicted probability.
+        |2p - 1| from which a bit of the teacher is trusted; p is its predicted probability.
     consistency : float
         Weight of the BYOL term of "pseudo-codes".
     views : pair of ViewSettings
@@ -111,6 +104,56 @@ class PretrainSettings:
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as plain values for JSON."""
         return asdict(self)
+
+
+class SelfSupervised(nn.Module, ABC):
+    """Base class of the objectives: owns the backbone being trained and its auxiliary networks.
+
+    All parameters that require a gradient are trained by SGD. To add an objective, derive
+    from this class in a module of `ddh.pretrain` and register it in `OBJECTIVES`.
+    """
+
+    #: Whether `begin_round` needs the features of all images.
+    needs_features = False
+
+    @classmethod
+    def defaults(cls, size: int, trained: bool) -> Mapping[str, Any]:
+        """Settings for inputs of `size` pixels and for trained or random initial weights."""
+        return {}
+
+    @abstractmethod
+    def __init__(self, backbone: Backbone, settings: PretrainSettings, images: int) -> None: ...
+
+    @abstractmethod
+    def forward(self, first: Tensor, second: Tensor, rows: Tensor) -> Tensor:
+        """The loss of a batch: two normalised views (n, 3, size, size) of the images `rows`."""
+
+    @abstractmethod
+    def after_step(self, progress: float) -> None:
+        """Update what is not trained by gradients; `progress` is the fraction of the round done."""
+
+    @property
+    @abstractmethod
+    def result(self) -> Backbone:
+        """The backbone to extract features with."""
+
+    def begin_round(self, features: NDArray[np.float32], seed: int) -> None:
+        """Prepare a round of training from the current features of all images."""
+        return
+
+    def diagnostics(self) -> dict[str, float]:
+        """Figures specific to this objective, for the training history."""
+        return {}
+
+
+def projection(dimensions: int, hidden: int, out: int) -> nn.Sequential:
+    """The usual two-layer head with a batch norm in between."""
+    return nn.Sequential(
+        nn.Linear(dimensions, hidden, bias=False),
+        nn.BatchNorm1d(hidden),
+        nn.ReLU(inplace=True),
+        nn.Linear(hidden, out),
+    )
 
 
 def objective_class(name: str) -> type[SelfSupervised]:

@@ -35,15 +35,12 @@ class ViewSettings:
     min_scale : float
         Smallest area of the crop, as a fraction of the image.
     shift : float
-        How far the crop may leave the image, as a fraction of half a side; beyond the edge
-        lies the image's reflection.
-    jitter : float
-        Largest relative change of brightness, contrast and saturation.
-    hue : float
-        Largest rotation of the hue, as a fraction of the colour circle.
+        How far the crop may leave the image, in half sides; beyond lies the image's reflection.
+    jitter, hue : float
+        Largest relative change of brightness, contrast and saturation; largest rotation of the
+        hue, as a fraction of the colour circle.
     jitter_prob, grayscale_prob, blur_prob, solarise_prob : float
-        Probabilities of colour jitter (`jitter` and `hue`), greyscale, Gaussian blur and
-        solarisation.
+        Probabilities of colour jitter (`jitter` and `hue`) and of the other transforms.
     affine_prob : float
         Probability of each of: a rotation by up to 30 degrees, two shears, two translations.
     tone_prob : float
@@ -87,12 +84,11 @@ def random_view(
 
 
 def _uniform(n: int, low: float, high: float, generator: torch.Generator) -> Tensor:
-    draw = torch.rand(n, generator=generator, device=generator.device)
-    return low + (high - low) * draw
+    return low + (high - low) * torch.rand(n, generator=generator, device=generator.device)
 
 
 def _chosen(n: int, probability: float, generator: torch.Generator) -> Tensor:
-    return torch.rand(n, generator=generator, device=generator.device) < probability
+    return _uniform(n, 0, 1, generator) < probability
 
 
 def _mask(x: Tensor, probability: float, generator: torch.Generator) -> Tensor:
