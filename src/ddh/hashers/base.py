@@ -124,17 +124,19 @@ class Hasher(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """
         code_bytes(self.bits)
         features = check_features(X, least_rows=2)
+        targets = self._targets(y, len(features))
+        self.n_features_in_, self._loaded_id = features.shape[1], None
+        self._fit(features, targets, np.random.default_rng(self.random_state))
+        return self
+
+    def _targets(self, y: ArrayLike | None, rows: int) -> NDArray[np.int64] | None:
+        """Checked labels, None where the method takes none."""
         if self.labels == "required" and y is None:
             raise InputError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None: it "
                 "learns from labels, call fit(X, y)"
             )
-        targets = None
-        if y is not None and self.labels != "none":
-            targets = check_labels(y, len(features))
-        self.n_features_in_, self._loaded_id = features.shape[1], None
-        self._fit(features, targets, np.random.default_rng(self.random_state))
-        return self
+        return None if y is None or self.labels == "none" else check_labels(y, rows)
 
     def transform(self, X: ArrayLike) -> NDArray[np.int8]:
         """Compute codes as -1 and +1.

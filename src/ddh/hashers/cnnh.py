@@ -163,8 +163,8 @@ class CNNH(DeepHasher):
         )
         return CodeRegression(torch.from_numpy(codes).to(features.device))
 
-    def _check_settings(self) -> None:
-        super()._check_settings()
+    def _check(self, pictures: bool) -> None:
+        super()._check(pictures)
         if not 2 <= self.sample <= 5000 or self.sweeps < 1:
             raise InputError(
                 f"sample must be 2 to 5,000 rows and sweeps 1 or more; got {self.sample} and "

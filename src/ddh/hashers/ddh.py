@@ -1,22 +1,19 @@
 """Song, He, Fan & Gao (2017), "Deep discrete hashing with self-supervised pairwise labels"."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from ddh._core.arrays import l2_normalize
 from ddh._core.errors import InputError
 from ddh.backbones import Backbone, create
-from ddh.codes import code_bytes
-from ddh.hashers.base import check_features, check_labels
+from ddh.hashers.base import Floats
 from ddh.hashers.image_hasher import ImageHasher
-from ddh.images import ImageSource, is_images, open_images
+from ddh.images import ImageSource
 from ddh.pretrain import Stages, pretrain_settings, pretrain_stages
 from ddh.pretrain.recipe import recipe
 from ddh.train.device import choose
@@ -24,7 +21,7 @@ from ddh.train.distributed import current
 from ddh.train.features import Features, extract
 from ddh.train.head import fit_head
 from ddh.train.inputs import Pictures
-from ddh.train.run_folder import Run, run_folder
+from ddh.train.run_folder import Run
 from ddh.train.settings import DEPTHS, Depth, Settings, adapt, check_names, settings
 
 
@@ -157,106 +154,69 @@ class DDH(ImageHasher):
     def _given(self) -> dict[str, Any]:
         return {name: value for name, value in (self.settings or {}).items() if value is not None}
 
-    # -- fitting --------------------------------------------------------------------------
+    def _views(self) -> int:
+        return self.chosen_settings.views if self.depth == "head" else 0
 
-    def fit(
-        self,
-        X: Any,
-        y: ArrayLike | None = None,
-        *,
-        checkpoint_dir: str | os.PathLike[str] | None = None,
-        resume: bool = False,
-    ) -> Self:
-        """Learn codes for images or features.
-
-        Parameters
-        ----------
-        X : path, list of paths, or array
-            A folder or files of images, an array of images (n, h, w, 3), or features (n, d).
-        y : array-like, optional
-            Labels to learn from, instead of the neighbourhoods: classes or a 0/1 matrix.
-        checkpoint_dir : path, optional
-            Folder for features, labels and checkpoints of a long run. Our files in it are deleted
-            when the run has ended.
-        resume : bool
-            Continue with what an interrupted run has left in `checkpoint_dir`.
-
-        Returns
-        -------
-        DDH
-        """
-        code_bytes(self.bits)
-        chosen = self._check(pictures=is_images(X))
-        directory = None if checkpoint_dir is None else Path(checkpoint_dir)
-        with run_folder(directory, resume, self.random_state) as run:
-            self.seed_, self._loaded_id = run.seed, None
-            pictures, label_features = None, None
-            if is_images(X):
-                source = open_images(X)
-                total = len(source)
-                backbone = self._prepared_backbone(source, run)
-                options = {"device": self.device, "folder": run.folder, "resume": resume}
-                views = chosen.views if self.depth == "head" else 0
-                features = extract(backbone, source, views=views, **options)
-                if self.label_backbone is not None:
-                    other = create(self.label_backbone)
-                    label_features = extract(other, source, views=views, **options).values
-                pictures = Pictures(backbone, source, features.usable)
-            else:
-                values = check_features(X, least_rows=2, half=True)
-                if values.dtype != np.float16:  # a mapped file of float16 is read as it is needed
-                    values = values.astype(np.float32, copy=False)
-                total, features = len(values), Features(values, np.arange(len(values)))
-            adapted = adapt(chosen, len(features.values), self._given())
-            head = fit_head(
-                features.values,
-                self.bits,
-                adapted,
-                seed=run.seed,
+    def _learn(
+        self, features: Features, y: NDArray[np.int64] | None, pictures: Pictures | None, run: Run
+    ) -> None:
+        values, label_features, chosen = features.values, None, self.chosen_settings
+        if pictures is None:
+            # lengths of precomputed features may mean something, so a preset leaves them
+            chosen = replace(chosen, normalize=bool(self._given().get("normalize", False)))
+            if values.dtype != np.float16:  # a mapped file of float16 is read as it is needed
+                values = values.astype(np.float32, copy=False)
+        elif self.label_backbone is not None:
+            label_features = extract(
+                create(self.label_backbone),
+                pictures.source,
+                views=self._views(),
                 device=self.device,
-                labels=None if y is None else check_labels(y, total)[features.usable],
-                label_features=label_features,
-                pictures=pictures,
-                depth=self.depth,
-                approximate=self.approximate,
                 folder=run.folder,
-                resume=resume,
-                identity=features.identity,
-            )
+                resume=run.resume,
+            ).values
+        adapted = adapt(chosen, len(values), self._given())
+        head = fit_head(
+            values,
+            self.bits,
+            adapted,
+            seed=run.seed,
+            device=self.device,
+            labels=y,
+            label_features=label_features,
+            pictures=pictures,
+            depth=self.depth,
+            approximate=self.approximate,
+            folder=run.folder,
+            resume=run.resume,
+            identity=features.identity,
+        )
         self.hash_weight_, self.hash_bias_ = head.weight, head.bias
-        self.n_features_in_ = head.weight.shape[1]
         self.history_, self.label_statistics_ = head.history, head.label_statistics
         self.settings_ = adapted.to_dict()
         self.images_ = len(np.unique(features.usable))
-        self.skipped_ = [vars(failure) for failure in features.failures]
-        self._set_backbone(None if pictures is None else pictures.backbone)
-        return self
 
-    def _check(self, pictures: bool) -> Settings:
-        """The settings; a wrong one is found before the long work, not after it."""
-        chosen, given = self.chosen_settings, self._given()
+    def _check(self, pictures: bool) -> None:
+        """Find a wrong setting before the long work, not after it."""
+        settings(self.preset, **self._given())
         choose(self.device)
         if self.depth not in DEPTHS:
             raise InputError(f"depth is one of {', '.join(DEPTHS)}, not {self.depth!r}")
         for name in ("views", "flip_tta"):
-            if given.get(name) and not pictures:
+            if self._given().get(name) and not pictures:
                 raise InputError(f"{name} is for pictures: fit on images, not features")
-            if given.get(name) and self.depth != "head":
+            if self._given().get(name) and self.depth != "head":
                 raise InputError(
                     f"{name} is for the depth 'head'; {self.depth!r} trains on random views anyway"
                 )
-        if pictures:
-            for stage in self._pretrain_stages():
-                pretrain_settings(32, True, stage)
-            return chosen
-        if self.pretrain is not None:
+        for stage in self._pretrain_stages():
+            pretrain_settings(32, True, stage)
+        if self.pretrain is not None and not pictures:
             raise InputError("pretraining needs pictures, not features")
-        if self.depth != "head":
+        if self.depth != "head" and not pictures:
             raise InputError(f"depth {self.depth!r} trains a network: fit on images, not features")
-        # lengths of precomputed features may mean something, so a preset leaves them
-        return replace(chosen, normalize=bool(given.get("normalize", False)))
 
-    def _prepared_backbone(self, source: ImageSource, run: Run) -> Backbone:
+    def _create_backbone(self, source: ImageSource, run: Run) -> Backbone:
         """The backbone, pretrained on the images if that is wanted."""
         k1 = self._given().get("k1", 0)
         if k1 >= len(source):
@@ -296,10 +256,7 @@ class DDH(ImageHasher):
             return [{"minutes": self.pretrain}]
         return list(self.pretrain)
 
-    def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
-        raise AssertionError("DDH has a fit of its own")
-
-    def _outputs(self, X: NDArray[Any]) -> NDArray[np.floating]:
+    def _outputs(self, X: Floats) -> Floats:
         """z = W^T phi + c (Eq. 10), in float64."""
         values = l2_normalize(X) if self.settings_.get("normalize", False) else X
         return values.astype(np.float64) @ self.hash_weight_.T.astype(np.float64) + self.hash_bias_

@@ -6,34 +6,31 @@ its own layers, start them from something better than chance, or work on them af
 """
 
 import math
-import os
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ddh._core.arrays import mean_and_scale, standardize
 from ddh._core.errors import InputError, ModelError
-from ddh.backbones import create
-from ddh.codes import code_bytes
+from ddh.backbones import Backbone, create
 from ddh.hashers import storage
-from ddh.hashers.base import check_labels
+from ddh.hashers.base import Floats
 from ddh.hashers.deep_training import DeepTraining, HashLayers, Objective, seeded
 from ddh.hashers.image_hasher import ImageHasher
 from ddh.hashers.label_pairs import labelled_rows
-from ddh.images import ImageSource, is_images, open_images
+from ddh.images import ImageSource
 from ddh.train.device import choose
-from ddh.train.features import extract
+from ddh.train.features import Features, extract
 from ddh.train.identity import RunIdentity
 from ddh.train.inputs import FeatureInputs, NetworkInputs, Pictures
-from ddh.train.network import end_training, freeze, prepare
-from ddh.train.run_folder import Run, run_folder
+from ddh.train.network import end_training, prepare
+from ddh.train.run_folder import Run
 from ddh.train.settings import DEPTHS, Depth
 
 LAYERS = "layers_."
@@ -109,100 +106,48 @@ class DeepHasher(ImageHasher):
 
     # -- fitting --------------------------------------------------------------------------
 
-    def fit(
-        self,
-        X: Any,
-        y: ArrayLike | None = None,
-        *,
-        checkpoint_dir: str | os.PathLike[str] | None = None,
-        resume: bool = False,
-    ) -> Self:
-        """Learn the hash functions from features (n, d) or images, and labels if used.
-
-        For images, `checkpoint_dir` is a folder for features and checkpoints of a long run; with
-        `resume`, a run continues with what an interrupted one has left there. Our files in it are
-        deleted when the run has ended.
-        """
-        directory = None if checkpoint_dir is None else Path(checkpoint_dir)
-        with run_folder(directory, resume, self.random_state) as run:
-            self.seed_ = run.seed
-            if is_images(X):
-                self._fit_images(open_images(X), y, run)
-            elif self.depth != "head":
-                raise InputError(
-                    f"depth {self.depth!r} trains a network: fit on images, not on features"
-                )
-            else:
-                self.skipped_: list[dict[str, Any]] = []
-                self._set_backbone(None)
-                super().fit(X, y)
-        return self
-
-    def _fit_images(self, source: ImageSource, y: ArrayLike | None, run: Run) -> None:
-        code_bytes(self.bits)
-        self._check_settings()
-        if self.labels == "required" and y is None:
-            raise InputError(f"{type(self).__name__} learns from labels: call fit(images, y)")
-        rng = np.random.default_rng(run.seed)
-        with seeded(int(rng.integers(2**63)), torch.device("cpu")):
-            backbone = create(self.backbone, self.weights, self.size)
-        features = extract(
-            backbone, source, device=self.device, folder=run.folder, resume=run.resume
-        )
-        targets = None
-        if y is not None and self.labels != "none":
-            targets = check_labels(y, len(source))[features.usable]
-        if len(features.usable) < 2:
-            raise InputError(f"two or more images are needed, {len(features.usable)} can be used")
-        self.n_features_in_, self._loaded_id = backbone.dimensions, None
-        self.skipped_ = [vars(failure) for failure in features.failures]
-        identity = features.identity and features.identity.with_values(
-            **RunIdentity.of_arrays(labels=targets).values
-        )
-        pictures = Pictures(backbone, source, features.usable)
-        self._learn(features.values, targets, rng, pictures, run, identity)
-        freeze(backbone)
-        self._set_backbone(backbone.cpu())
-
-    def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
-        self._check_settings()
-        self._learn(X, y, np.random.default_rng(self.seed_))
+    def _create_backbone(self, source: ImageSource, run: Run) -> Backbone:
+        with seeded(run.seed, torch.device("cpu")):
+            return create(self.backbone, self.weights, self.size)
 
     def _learn(
-        self,
-        X: NDArray[Any],
-        y: NDArray[np.int64] | None,
-        rng: np.random.Generator,
-        pictures: Pictures | None = None,
-        run: Run | None = None,
-        identity: RunIdentity | None = None,
+        self, features: Features, y: NDArray[np.int64] | None, pictures: Pictures | None, run: Run
     ) -> None:
-        """Train on features X (and the images that they are of) and keep the layers."""
-        X, y, pictures = self._training_rows(X, y, rng, pictures)
+        """Train on features (and the images that they are of) and keep the layers."""
+        X, rng = features.values, np.random.default_rng(run.seed)
+        if y is not None:
+            rows = labelled_rows(y, self._most_rows(), rng)
+            X, y = X[rows], y[rows]
+            pictures = pictures and replace(pictures, usable=pictures.usable[rows])
+        if len(X) < 2:
+            raise InputError(f"two or more images are needed, {len(X)} can be used")
         device = choose(self.device)
         self.mean_, self.scale_ = mean_and_scale(X, per_dimension=self.scale_each)
-        features = torch.from_numpy(standardize(X, self.mean_, self.scale_)).to(device)
+        phi = torch.from_numpy(standardize(X, self.mean_, self.scale_)).to(device)
         labels = None if y is None else torch.from_numpy(y).to(device)
         seed = int(rng.integers(2**63))
         with seeded(seed, device):
             layers = self._layers(X.shape[1]).to(device)
             with torch.no_grad():
-                self._initialise(layers, features)
+                self._initialise(layers, phi)
             training = DeepTraining(
-                FeatureInputs(features),
+                FeatureInputs(phi),
                 layers,
-                self._objective(layers, features, labels).to(device),
+                self._objective(layers, phi, labels).to(device),
                 device,
-                epochs=self._epochs(len(features)),
+                epochs=self._epochs(len(X)),
                 batch_size=self.batch_size,
                 learning_rate=self.learning_rate,
                 weight_decay=self.weight_decay,
                 seed=seed,
                 label=f"Training {type(self).__name__}",
             )
-            if run is not None and run.folder is not None and identity is not None:
+            if run.folder is not None:
                 training.checkpoint = run.folder / "training.safetensors"
-                training.resume, training.data = run.resume, identity.digest
+                of_data = features.identity or RunIdentity.of_arrays(features=X)
+                labelled = RunIdentity.of_arrays(labels=y).values
+                training.resume = run.resume
+                training.data = of_data.with_values(**labelled).digest
             if pictures is not None and self.depth != "head":
                 training.backbone = pictures.backbone
                 training.backbone_lr_scale = self.backbone_lr_scale
@@ -215,35 +160,22 @@ class DeepHasher(ImageHasher):
             self.losses_ = training.train()
             if pictures is not None and self.depth != "head":
                 end_training(pictures.backbone)
-                values = extract(pictures.backbone, pictures.source, device=self.device).values
-                features = torch.from_numpy(standardize(values, self.mean_, self.scale_)).to(device)
-            self._finish(training, features, pictures)
+                again = extract(pictures.backbone, pictures.source, device=self.device).values
+                phi = torch.from_numpy(standardize(again, self.mean_, self.scale_)).to(device)
+            self._finish(training, phi, pictures)
         self.layers_ = layers.cpu().double().requires_grad_(False)
-
-    def _training_rows(
-        self,
-        X: NDArray[Any],
-        y: NDArray[np.int64] | None,
-        rng: np.random.Generator,
-        pictures: Pictures | None,
-    ) -> tuple[NDArray[Any], NDArray[np.int64] | None, Pictures | None]:
-        """The rows that carry a label, and no more of them than the method can use."""
-        if y is None:
-            return X, y, pictures
-        rows = labelled_rows(y, self._most_rows(), rng)
-        if len(rows) == len(X):
-            return X, y, pictures
-        if pictures is not None:
-            pictures = replace(pictures, usable=pictures.usable[rows])
-        return X[rows], y[rows], pictures
 
     def _epochs(self, rows: int) -> int:
         steps = math.ceil(rows / self.batch_size)
         return self.epochs or max(10, math.ceil(self.least_steps / steps))
 
-    def _check_settings(self) -> None:
+    def _check(self, pictures: bool) -> None:
         """Find a wrong setting before the long work, not after it."""
         choose(self.device)
+        if self.depth in DEPTHS[1:] and not pictures:
+            raise InputError(
+                f"depth {self.depth!r} trains a network: fit on images, not on features"
+            )
         if self.hidden is not None and any(width < 1 for width in self.hidden):
             raise InputError(f"hidden holds widths of layers, 1 or more each, not {self.hidden}")
         if self.depth not in DEPTHS:
@@ -263,7 +195,7 @@ class DeepHasher(ImageHasher):
 
     # -- encoding and saving --------------------------------------------------------------
 
-    def _outputs(self, X: NDArray[Any]) -> NDArray[np.floating]:
+    def _outputs(self, X: Floats) -> Floats:
         device = choose(self._encoding_device or self.device)
         if device.type == "mps":  # it has no float64
             device = torch.device("cpu")

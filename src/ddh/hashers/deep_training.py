@@ -16,6 +16,8 @@ from torch import Tensor, nn
 from ddh.train.inputs import Inputs
 from ddh.train.trainer import Schedule, Trainer, TrainingTask
 
+IDENTITY = ("label", "data", "epochs", "batch_size", "learning_rate", "weight_decay")
+
 
 class HashLayers(nn.Module):
     """Hidden layers with an activation, then `bits` linear outputs whose sign is the code.
@@ -113,23 +115,18 @@ class DeepTraining(TrainingTask):
         history = Trainer(
             self,
             self.inputs,
-            Schedule(self.epochs, steps, self._rate),
+            Schedule(
+                self.epochs, steps, lambda t: self.learning_rate * (1 + math.cos(math.pi * t)) / 2
+            ),
             batch_size=math.ceil(rows / steps),  # equal ones: a small last one would be all noise
             seed=self.seed,
             device=self.device,
             label=self.label,
             checkpoint=self.checkpoint,
-            identity=self._identity(),
+            identity={name: getattr(self, name) for name in IDENTITY}
+            | {"shapes": [list(parameter.shape) for parameter in self.layers.parameters()]},
         ).run(self.resume)
         return np.array([entry["loss"] for entry in history])
-
-    def _rate(self, progress: float) -> float:
-        return self.learning_rate * (1 + math.cos(math.pi * progress)) / 2
-
-    def _identity(self) -> dict[str, Any]:
-        names = ("label", "data", "epochs", "batch_size", "learning_rate", "weight_decay")
-        shapes = [list(parameter.shape) for parameter in self.layers.parameters()]
-        return {name: getattr(self, name) for name in names} | {"shapes": shapes}
 
 
 @contextmanager

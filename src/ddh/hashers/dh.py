@@ -8,12 +8,12 @@ from torch import Tensor, nn
 
 from ddh.hashers.deep import DeepHasher
 from ddh.hashers.deep_training import HashLayers, Objective
+from ddh.objective.loss import sgn
 
 
 def quantisation(codes: Tensor) -> Tensor:
     """J1 per row: ||b - h||^2 / 2 with b = sgn(h) held fixed."""
-    signs = torch.where(codes >= 0, 1.0, -1.0).to(codes.dtype)
-    return 0.5 * (signs - codes).square().sum(dim=1).mean()
+    return 0.5 * (sgn(codes) - codes).square().sum(dim=1).mean()
 
 
 def variance(codes: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from torch.nn.functional import softplus
 
 from ddh.hashers.deep import DeepHasher
 from ddh.hashers.deep_training import HashLayers, Objective, shared_labels
+from ddh.objective.loss import sgn
 
 
 def negative_log_likelihood(u: Tensor, memory: Tensor, similar: Tensor) -> Tensor:
@@ -19,8 +20,7 @@ def negative_log_likelihood(u: Tensor, memory: Tensor, similar: Tensor) -> Tenso
 
 def quantisation(u: Tensor) -> Tensor:
     """DPSH, Eq. 4's second term, per entry: (u - sgn u)^2."""
-    signs = torch.where(u >= 0, 1.0, -1.0).to(u.dtype)
-    return (u - signs).square().mean()
+    return (u - sgn(u)).square().mean()
 
 
 class PairwiseLikelihood(Objective):

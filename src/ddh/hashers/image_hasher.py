@@ -1,22 +1,27 @@
 """A hasher that reads pictures: a backbone before its hash functions, encoded and saved with it."""
 
+import os
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ddh._core.arrays import sgn
 from ddh._core.errors import InputError, ModelError
 from ddh.backbones import Backbone, EfficientNetLite, rebuild
-from ddh.codes import pack
+from ddh.codes import code_bytes, pack
 from ddh.hashers import storage
-from ddh.hashers.base import Hasher
+from ddh.hashers.base import Floats, Hasher, check_features
 from ddh.images import Failure, ImageSource, Preprocessing, is_images, open_images
-from ddh.train.features import Extractor
-from ddh.train.settings import current_names
+from ddh.train.features import Extractor, Features, extract
+from ddh.train.inputs import Pictures
+from ddh.train.run_folder import Run, run_folder
+from ddh.train.settings import RENAMED, current_names
 
 BACKBONE = "backbone."
 
@@ -31,20 +36,95 @@ class EncodedBatch:
 
 
 class ImageHasher(Hasher):
-    """A method that is fitted on pictures or on ready features, and encodes the same kind."""
+    """A method that is fitted on pictures or on features, and encodes the same kind."""
 
     device: str
+    renamed_settings = RENAMED
     _encoding_device: str | None = None
     _extractor: Extractor | None = None
+
+    @abstractmethod
+    def _check(self, pictures: bool) -> None:
+        """Find a wrong setting before the long work, not after it."""
+
+    @abstractmethod
+    def _create_backbone(self, source: ImageSource, run: Run) -> Backbone:
+        """The network whose features are learned from."""
+
+    @abstractmethod
+    def _learn(
+        self, features: Features, y: NDArray[np.int64] | None, pictures: Pictures | None, run: Run
+    ) -> None:
+        """Learn from features, and the pictures that they are of; trains the backbone in place."""
+
+    def _views(self) -> int:
+        """Random views per picture to take features of."""
+        return 0
+
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike | None = None,
+        *,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+    ) -> Self:
+        """Learn codes from images or features.
+
+        Parameters
+        ----------
+        X : path, list of paths, or array
+            A folder or files of images, an array of images (n, h, w, 3), or features (n, d).
+        y : array-like, optional
+            Labels: classes or a 0/1 matrix with a column per concept.
+        checkpoint_dir : path, optional
+            Folder for features, graph and checkpoints of a long run. What we have written there
+            is deleted when the run has ended.
+        resume : bool
+            Continue with what an interrupted run has left in `checkpoint_dir`.
+
+        Returns
+        -------
+        self
+        """
+        code_bytes(self.bits)
+        self._check(is_images(X))
+        directory = None if checkpoint_dir is None else Path(checkpoint_dir)
+        with run_folder(directory, resume, self.random_state) as run:
+            self.seed_, pictures = run.seed, None
+            if is_images(X):
+                source = open_images(X)
+                targets = self._targets(y, len(source))
+                features = extract(
+                    backbone := self._create_backbone(source, run),
+                    source,
+                    views=self._views(),
+                    device=self.device,
+                    folder=run.folder,
+                    resume=resume,
+                )
+                pictures = Pictures(backbone, source, features.usable)
+            else:
+                values = check_features(X, least_rows=2, half=True)
+                targets = self._targets(y, len(values))
+                features = Features(values, np.arange(len(values)))
+            self.n_features_in_, self._loaded_id = features.values.shape[1], None
+            self.skipped_ = [vars(failure) for failure in features.failures]
+            y = None if targets is None else targets[features.usable]
+            self._learn(features, y, pictures, run)
+        self._set_backbone(pictures and pictures.backbone)
+        return self
+
+    def _fit(self, X: Floats, y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
+        raise AssertionError("methods on pictures have a fit of their own")
 
     def encode_on(self, device: str) -> None:
         """Encode on `device` from now on; unlike the setting `device` it is not saved."""
         self._encoding_device, self._extractor = device, None
 
     def _set_backbone(self, backbone: Backbone | None) -> None:
-        """The network before the hash functions; None for a model of ready features."""
-        self._backbone = backbone
-        self._extractor = None
+        """The network before the hash functions; None for a model of features."""
+        self._backbone, self._extractor = backbone, None
 
     # -- encoding -------------------------------------------------------------------------
 
@@ -70,7 +150,7 @@ class ImageHasher(Hasher):
 
     def _stream(
         self, source: ImageSource, batch_size: int | None
-    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.floating], list[Failure]]]:
+    ) -> Iterator[tuple[NDArray[np.int64], Floats, list[Failure]]]:
         columns = self._fitted_columns()
         if self._backbone is None:
             raise InputError(
@@ -103,17 +183,10 @@ class ImageHasher(Hasher):
                 arrays[BACKBONE + name] = tensor.detach().cpu().numpy()
         return scalars, arrays
 
-    @classmethod
-    def _from_saved(cls, description: dict[str, Any], arrays: storage.Arrays) -> Self:
-        """A model of an older version knows settings by their old names."""
-        fitted = dict(description["fitted"])
-        if "settings_" in fitted:
-            fitted["settings_"] = current_names(fitted["settings_"])
-        renamed = {"settings": current_names(description["settings"]), "fitted": fitted}
-        return super()._from_saved(description | renamed, arrays)
-
     def _restore(self, scalars: dict[str, Any], arrays: storage.Arrays) -> None:
         described = scalars.get("backbone")
+        if "settings_" in scalars:
+            scalars = scalars | {"settings_": current_names(scalars["settings_"])}
         own = {name: array for name, array in arrays.items() if not name.startswith(BACKBONE)}
         super()._restore({k: v for k, v in scalars.items() if k != "backbone"}, own)
         self._set_backbone(None if described is None else _rebuilt(described, arrays))

@@ -28,11 +28,8 @@ def collect(modules: dict[str, nn.Module], optimiser: torch.optim.Optimizer) -> 
     for name, module in modules.items():
         tensors |= {f"{name}.{key}": value for key, value in module.state_dict().items()}
     for index, entry in optimiser.state_dict()["state"].items():
-        tensors |= {
-            f"optimiser.{index}.{key}": torch.as_tensor(value)
-            for key, value in entry.items()
-            if value is not None
-        }
+        kept = {key: torch.as_tensor(value) for key, value in entry.items() if value is not None}
+        tensors |= {f"optimiser.{index}.{key}": value for key, value in kept.items()}
     return tensors
 
 
@@ -54,13 +51,12 @@ def save(
     path: Path,
     tensors: Tensors,
     state: dict[str, Any],
-    sharded: Tensors | None = None,
-    rows: int = 0,
+    sharded: Tensors,
+    rows: int,
     processes: Processes = SINGLE,
 ) -> None:
     """Write a checkpoint; `sharded` are this process's rows of tensors that have `rows` in all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    sharded = sharded or {}
     if processes.is_single:
         tensors = tensors | {f"sharded.{name}": tensor for name, tensor in sharded.items()}
     elif sharded:
@@ -84,17 +80,31 @@ def save(
 def load(
     path: Path,
     expected: dict[str, Any],
-    sharded: Tensors | None = None,
-    rows: int = 0,
+    sharded: Tensors,
+    rows: int,
     processes: Processes = SINGLE,
 ) -> tuple[dict[str, Any], Tensors] | None:
-    """State and tensors of a checkpoint, or None; this process's rows are put into `sharded`."""
-    found = read(path, expected)
-    if found is None:
+    """State and tensors of a checkpoint, None if there is none; `sharded` gets its rows.
+
+    Values of the state that differ from `expected` are those of another run, and refused.
+    """
+    if not path.is_file():
         return None
-    state, tensors = found
+    try:
+        with safe_open(path, "pt") as file:
+            state = json.loads((file.metadata() or {})["state"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise ModelError(f"the checkpoint {path} is damaged; delete it to start again") from error
+    for key, value in expected.items():
+        if state.get(key) != json.loads(json.dumps(value)):
+            raise ModelError(
+                f"the checkpoint in {path.parent} was made with {key} = {state.get(key)}, not "
+                f"{value}; resume with the same images and settings, or delete the folder to "
+                "start again"
+            )
     mine = processes.shard(rows)
-    for name, target in (sharded or {}).items():
+    for name, target in sharded.items():
         if "shards" not in state:
             target.copy_(tensors[f"sharded.{name}"][mine])
             continue
@@ -121,29 +131,6 @@ def write(path: Path, tensors: Tensors, state: dict[str, Any] | None = None) -> 
     tidy = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     with atomic_path(path) as temporary:
         save_file(tidy, temporary, metadata={"state": json.dumps(state or {})})
-
-
-def read(path: Path, expected: dict[str, Any]) -> tuple[dict[str, Any], Tensors] | None:
-    """State and tensors of a file, None if there is none.
-
-    Values of the state that differ from `expected` are those of another run, and refused.
-    """
-    if not path.is_file():
-        return None
-    try:
-        with safe_open(path, "pt") as file:
-            state = json.loads((file.metadata() or {})["state"])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, KeyError, ValueError) as error:
-        raise ModelError(f"the checkpoint {path} is damaged; delete it to start again") from error
-    for key, value in expected.items():
-        if state.get(key) != json.loads(json.dumps(value)):
-            raise ModelError(
-                f"the checkpoint in {path.parent} was made with {key} = {state.get(key)}, not "
-                f"{value}; resume with the same images and settings, or delete the folder to "
-                "start again"
-            )
-    return state, tensors
 
 
 def below(tensors: Tensors, prefix: str) -> Tensors:

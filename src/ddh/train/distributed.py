@@ -29,6 +29,8 @@ from ddh._core.progress import set_quiet
 #: connections, which the others see at once; this is for machines that vanish.
 PATIENCE = timedelta(minutes=3)
 POLL_SECONDS = 0.05
+#: Words by which torch says that it has lost another process.
+CONNECTION = ("gloo", "connection", "nccl", "socket", "timed out", "broken pipe")
 GONE = (
     "another process of this job has ended (killed, out of memory, or its machine is gone); "
     "run the same command with --resume to go on from the last checkpoint"
@@ -40,7 +42,7 @@ class Processes:
 
     def __init__(self, rank: int = 0, size: int = 1, store: Any = None) -> None:
         self.rank, self.size, self.store = rank, size, store
-        self._meetings = 0
+        self._calls = 0
 
     @property
     def is_single(self) -> bool:
@@ -75,14 +77,11 @@ class Processes:
         counts = torch.zeros(self.size, dtype=torch.int64, device=rows.device)
         counts[self.rank] = len(rows)
         dist.all_reduce(counts)
-        lengths = counts.tolist()
-        padded = rows.new_zeros(max(lengths), *rows.shape[1:])
-        padded[: len(rows)] = rows
-        parts = [torch.empty_like(padded) for _ in lengths]
-        dist.all_gather(parts, padded)
-        start = sum(lengths[: self.rank])
-        whole = torch.cat([part[:length] for part, length in zip(parts, lengths, strict=True)])
-        return whole, slice(start, start + len(rows))
+        mine = slice(int(counts[: self.rank].sum()), int(counts[: self.rank + 1].sum()))
+        whole = rows.new_zeros(int(counts.sum()), *rows.shape[1:])
+        whole[mine] = rows
+        dist.all_reduce(whole)
+        return whole, mine
 
     def sums(self, values: Sequence[float], device: torch.device) -> Sequence[float]:
         """The sums of everyone's values."""
@@ -105,12 +104,8 @@ class Processes:
         return term - term.detach() * (1 - 1 / self.size) if self.size > 1 else term
 
     def agree(self, value: bool, device: torch.device) -> bool:
-        """What the first process says."""
-        if self.is_single:
-            return value
-        said = torch.tensor(int(value), device=device)
-        dist.broadcast(said, 0)
-        return bool(said)
+        """What the main process says."""
+        return bool(self.sums([value if self.is_main else 0], device)[0])
 
     def parallel(self, module: nn.Module) -> nn.Module:
         """The module with its gradients averaged over the processes (torch's DDP)."""
@@ -121,22 +116,19 @@ class Processes:
     # -- between stages -----------------------------------------------------------------------
 
     def run_on_main(self, work: Callable[[], Any]) -> Any:
-        """Done by the first process while the others wait; all get the result (plain values)."""
+        """Done by the main process while the others wait; all get the result (plain values)."""
         if self.is_single:
             return work()
-        self._meetings += 1
-        key = f"once/{self._meetings}"
-        if not self.is_main:
-            return self._awaited(key)
-        try:
-            value = work()
-        except BaseException as error:
-            self.store.set(key, json.dumps({"error": str(error)}))
-            raise
-        self.store.set(key, json.dumps({"value": value}))
-        return value
-
-    def _awaited(self, key: str) -> Any:
+        self._calls += 1
+        key = f"main/{self._calls}"
+        if self.is_main:
+            try:
+                value = work()
+            except BaseException as error:
+                self.store.set(key, json.dumps({"error": str(error)}))
+                raise
+            self.store.set(key, json.dumps({"value": value}))
+            return value
         while not self.store.check([key]):
             time.sleep(POLL_SECONDS)
         answer = json.loads(self.store.get(key))
@@ -145,21 +137,14 @@ class Processes:
         return answer["value"]
 
     def barrier(self) -> None:
-        """Go on when everyone has come here, however long that takes."""
+        """Continue when all processes have come here, however long that takes."""
         if self.is_single:
             return
-        self._meetings += 1
-        key = f"meet/{self._meetings}"
+        self._calls += 1
+        key = f"barrier/{self._calls}"
         self.store.add(key, 1)
         while self.store.add(key, 0) < self.size:
             time.sleep(POLL_SECONDS)
-
-    def speaks(self) -> bool:
-        """Whether this process is the first to report the end of the job."""
-        try:
-            return self.store.add("spoken", 1) == 1
-        except RuntimeError:  # the store is gone with the machine that held it
-            return True
 
 
 class Shard:
@@ -220,7 +205,8 @@ def job(device: str = "auto") -> Iterator[Processes]:
     except DDHError as error:
         _end(processes, str(error))
     except RuntimeError as error:
-        if not _is_connection(error):
+        lost = any(word in str(error).lower() for word in CONNECTION)
+        if not (lost or isinstance(error, dist.DistError)):
             raise
         _end(processes, GONE)
     finally:
@@ -252,14 +238,12 @@ def _join(device: str) -> Processes:
     return Processes(rank, size, dist.PrefixStore("ddh", store))
 
 
-def _is_connection(error: RuntimeError) -> bool:
-    """Whether torch says that it has lost another process."""
-    words = ("gloo", "connection", "nccl", "socket", "timed out", "broken pipe")
-    return isinstance(error, dist.DistError) or any(w in str(error).lower() for w in words)
-
-
 def _end(processes: Processes, message: str) -> NoReturn:
     """Leave at once, the message told by one process; torch's threads may hang in a dead peer."""
-    if processes.speaks():
+    try:
+        first = processes.store.add("ended", 1) == 1
+    except RuntimeError:  # the store is gone with the machine that held it
+        first = True
+    if first:
         click.echo(f"ddh: {message}", err=True)
     os._exit(2)

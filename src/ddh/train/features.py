@@ -93,10 +93,12 @@ class Extractor:
         """
         preprocessing, size = self.network.preprocessing, batch_size or self.batch_size
         for batch in load_batches(source, preprocessing, size, indices=indices):
+            features, seed = torch.empty(0, self.network.dimensions, device=self.device), None
+            if view and len(batch):
+                drawn = np.random.SeedSequence((view, int(batch.indices[0]))).generate_state(1)
+                seed = int(drawn[0])
             if len(batch):
-                features = self(batch.pixels, _view_seed(view, batch.indices))
-            else:
-                features = torch.empty(0, self.network.dimensions, device=self.device)
+                features = self(batch.pixels, seed)
             yield FeatureBatch(batch.indices, features, batch.failures)
 
 
@@ -113,28 +115,11 @@ def extract(
 ) -> Features:
     """Features of all pictures of a source, with a progress bar.
 
-    Parameters
-    ----------
-    backbone : Backbone
-    source : ImageSource
-    views : int
-        Random views per picture whose features follow those of the pictures themselves, in the
-        same order.
-    device, batch_size
-        Where, and how many pictures at once.
-    folder : Path, optional
-        Features are written there as they come, named by what they are made from. Several
-        processes, which each extract a shard of the pictures, need one that all of them see.
-    resume : bool
-        Continue with what an interrupted run left in `folder`.
-    show : bool, optional
-        Whether to show a progress bar; by default when somebody is watching.
-
-    Returns
-    -------
-    Features
-        Memory: 4 bytes x pictures x dimensions x (1 + views); without views, a mapped file if
-        there is a `folder`.
+    With `views`, those of so many random views per picture follow, in the same order. Given a
+    `folder`, features are written there as they come, named by what they are made from, and
+    `resume` continues with what an interrupted run has left. Several processes, which each extract
+    a shard of the pictures, need a folder that all of them see. Memory: 4 bytes x pictures x
+    dimensions x (1 + views); without views, a mapped file if there is a folder.
     """
     extractor = Extractor(backbone, device)
     identity = None if folder is None else RunIdentity.of_images(source, backbone)
@@ -268,10 +253,3 @@ def _mapped(file: Path, mode: str = "r") -> NDArray[np.float32]:
         return open_memmap(file, mode)  # type: ignore[no-any-return, arg-type]
     except (OSError, ValueError) as error:
         raise ModelError(f"{file} is damaged; delete it to start again") from error
-
-
-def _view_seed(view: int, indices: NDArray[np.int64]) -> int | None:
-    """What the views of a batch are drawn from; None for the pictures themselves."""
-    if not view:
-        return None
-    return int(np.random.SeedSequence((view, int(indices[0]))).generate_state(1)[0])

@@ -75,32 +75,13 @@ def fit_head(
     resume: bool = False,
     identity: RunIdentity | None = None,
 ) -> HashingHead:
-    """Section 2 of the paper after the features: labels S, objective, training.
+    """Section 2 of the paper after the features (N, dimensions): labels S, objective, training.
 
-    Parameters
-    ----------
-    features : array, shape (N, dimensions)
-    bits : int
-    settings : Settings
-    seed : int
-    device : str
-    labels : array of int, optional
-        Classes or a 0/1 matrix to take S from, instead of the neighbourhoods of the features.
-    label_features : array, optional
-        Other features whose neighbourhoods give S.
-    pictures : Pictures, optional
-        The pictures of the features, for depths beyond "head"; the backbone is trained in place.
-    depth : {"head", "last stage", "network"}
-    approximate : bool
-        Approximate nearest neighbours, for very many images.
-    folder : Path, optional
-        For graph and checkpoints; `resume` continues with those of an interrupted run.
-    identity : RunIdentity, optional
-        What the features were made from; by default their content.
-
-    Returns
-    -------
-    HashingHead
+    S comes from `labels` (classes or a 0/1 matrix) if there are some, else from the neighbourhoods
+    of `label_features` or of the features themselves, `approximate` ones for very many images.
+    Depths beyond "head" need the `pictures` of the features, and train their backbone in place.
+    Graph and checkpoints are kept in `folder`, and used again by `resume`; `identity` says what the
+    features were made from (by default it is their content).
     """
     where, shard = choose(device), Shard(current(), len(features))
     if len(features) < LEAST_IMAGES:

@@ -17,14 +17,7 @@ BLOCK = 8192  # rows hashed at a time
 
 @dataclass(frozen=True)
 class RunIdentity:
-    """Plain values that tell one run from another; its digest names files.
-
-    >>> identity = RunIdentity({"k1": 15})
-    >>> identity.path(Path("run"), "graph", ".npz") == identity.path(Path("run"), "graph", ".npz")
-    True
-    >>> identity.with_values(k1=20).digest == identity.digest
-    False
-    """
+    """Plain values that tell one run from another; its digest names files."""
 
     values: dict[str, Any]
 

@@ -63,18 +63,8 @@ class FeatureInputs(Inputs):
 class NetworkInputs(Inputs):
     """Augmented pictures through the backbone: the depths "last stage" and "network".
 
-    Parameters
-    ----------
-    pictures : Pictures
-        In a run of several processes the gradients of the backbone are averaged over them.
-    mean, scale : Tensor
-        Standardisation of the features.
-    normalize : bool
-        Scale features to unit length first.
-    steps : int
-        Length of the training; on a GPU a long one compiles the network (see `device.compiled`).
-    shard : Shard, optional
-        Rows that this process holds.
+    Features are scaled to unit length first if `normalize`, then standardised by `mean` and
+    `scale`. On a GPU, a network that trains for many `steps` is compiled.
     """
 
     def __init__(
@@ -115,12 +105,8 @@ class NetworkInputs(Inputs):
             else:  # goes through the network too: the processes stay in step
                 size = backbone.preprocessing.size
                 x = self.mean.new_zeros(0, 3, size, size)
-            yield rows, self._standard_features(x)
-
-    def _standard_features(self, x: Tensor) -> Tensor:
-        """(phi(x) - mean) / scale of normalised pictures."""
-        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.half):
-            features = self.forward(x).float()
-        if self.normalize:
-            features = l2_normalize(features, dim=1)
-        return (features - self.mean) / self.scale
+            with torch.autocast(x.device.type, torch.bfloat16, enabled=self.half):
+                features = self.forward(x).float()
+            if self.normalize:
+                features = l2_normalize(features, dim=1)
+            yield rows, (features - self.mean) / self.scale

@@ -40,8 +40,8 @@ def run_folder(checkpoint_dir: Path | None, resume: bool, random_state: Any) -> 
     try:
         yield Run(folder, seed, resume)
     except BaseException:
-        if folder is not None and processes.is_main and _is_bare(folder):
-            _delete(folder)  # nothing to resume
+        if folder is not None and processes.is_main and len(list(folder.iterdir())) == 1:
+            _delete(folder)  # it holds the marker alone: nothing to resume
         raise
     processes.barrier()
     if folder is not None and processes.is_main:
@@ -69,10 +69,6 @@ def _begin(folder: Path | None, resume: bool, random_state: Any) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     write_atomic(marker, json.dumps({"seed": int(seed)}).encode())
     return int(seed)
-
-
-def _is_bare(folder: Path) -> bool:
-    return [path.name for path in folder.iterdir()] == [MARKER]
 
 
 def _delete(folder: Path) -> None:

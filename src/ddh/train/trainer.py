@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ddh._core.errors import DDHError
@@ -29,12 +28,7 @@ CHECKPOINT_SECONDS = 10.0
 class Schedule:
     """Number of steps, learning rate at each, and where a segment of the training ends.
 
-    Parameters
-    ----------
-    epochs, steps_per_epoch : int
-        Length of the run.
-    rate : callable
-        Learning rate as a function of the fraction of the training that is done.
+    `rate` is the learning rate as a function of the fraction of the training that is done.
     """
 
     #: Whether the length of the run depends on measured time (see `measured`).
@@ -111,43 +105,25 @@ class Trainer:
     """Trains a task to the end of its schedule.
 
     The run is divided into segments (epochs, unless the schedule says otherwise). After each one
-    the mean loss is read, checked and entered in the history. Batches, augmentation and noise are
-    drawn from (seed, epoch, step), so a resumed run continues as if it had not been interrupted:
-    on a CPU it ends with the same weights, bit for bit.
+    the mean loss is read, checked and entered in the `history`. Batches, augmentation and noise
+    are drawn from (seed, epoch, step), so a resumed run continues as if it had not been
+    interrupted: on a CPU it ends with the same weights, bit for bit.
 
     Parameters
     ----------
-    task : TrainingTask
-    inputs : Inputs
-        Source of the batches.
-    schedule : Schedule
     batch_size : int
         Images per step; an epoch is `schedule.steps_per_epoch` slices of a random order.
-    seed : int
-    device : torch.device
     label : str
         Name of the progress bar.
     checkpoint : Path, optional
-        File that is written after the first step, then every `checkpoint_seconds`, and at the
-        end.
+        File that is written after the first step, then every `checkpoint_seconds` (only between
+        segments without `checkpoint_midway`), and at the end.
     identity : mapping
         Values that tell this run from another; a checkpoint with other values is refused.
-    checkpoint_midway : bool
-        Whether a checkpoint may be written within a segment.
     processes : Processes
-        Those that train together. They take every step together, each with the rows of the batch
-        that its shard holds.
+        Those that take every step together, each with the rows of the batch in its shard.
     show : sequence of str
         Figures of the newest history entry to show beside the progress bar.
-
-    Attributes
-    ----------
-    step : int
-        Steps done.
-    seconds : float
-        Training time so far, over all runs that were resumed.
-    history : list of dict
-        One entry per segment.
     """
 
     def __init__(
@@ -171,9 +147,7 @@ class Trainer:
         self.batch_size, self.seed, self.device = batch_size, seed, device
         self.label, self.show, self.processes = label, show, processes
         self.checkpoint, self.checkpoint_midway = checkpoint, checkpoint_midway
-        self.checkpoint_seconds = (
-            CHECKPOINT_SECONDS if checkpoint_seconds is None else checkpoint_seconds
-        )
+        self.checkpoint_seconds = checkpoint_seconds
         self.identity = {"seed": seed, "images": len(inputs), **(identity or {})}
         self.optimiser = task.optimiser()
         self.step, self.seconds = 0, 0.0
@@ -184,8 +158,8 @@ class Trainer:
 
     def run(self, resume: bool = False) -> list[dict[str, Any]]:
         """Train to the end, from the checkpoint if `resume` and there is one; the history."""
-        if resume:
-            self._resume()
+        if resume and self.checkpoint is not None:
+            self._resume(self.checkpoint)
         devices = [self.device] if self.device.type == "cuda" else []
         with (
             torch.random.fork_rng(devices=devices),
@@ -195,7 +169,7 @@ class Trainer:
             while self.step < self.schedule.total:
                 self._segment(progress)
         if self.checkpoint is not None:
-            self._save()
+            self._save(self.checkpoint)
         return self.history
 
     def reset_optimiser(self) -> None:
@@ -205,38 +179,39 @@ class Trainer:
     # -- steps ----------------------------------------------------------------------------
 
     def _segment(self, progress: Bar) -> None:
-        started = time.monotonic()
+        started = middle = time.monotonic()
         epoch, at = divmod(self.step, self.schedule.steps_per_epoch)
         end = self.schedule.segment_end(self.step)
         if at == 0:
             self.task.begin_epoch(self)
         self.task.begin_segment(self)
-        places = range(at, at + end - self.step)
-        seeds = [
-            int(np.random.SeedSequence((self.seed, epoch, place)).generate_state(1)[0])
-            for place in places
-        ]
-        batches = self.inputs.batches(self._parts(epoch, places), seeds)
-        halfway, middle = self.step + len(places) // 2, started
+        order = np.random.default_rng((self.seed, epoch)).permutation(len(self.inputs))
+        parts, seeds = [], []
+        for place in range(at, at + end - self.step):
+            parts.append(order[place * self.batch_size : (place + 1) * self.batch_size])
+            drawn = np.random.SeedSequence((self.seed, epoch, place)).generate_state(1)
+            seeds.append(int(drawn[0]))
+        batches = self.inputs.batches(parts, seeds)
+        halfway = self.step + len(parts) // 2
         for seed in seeds:
             if self.step == halfway and self.schedule.is_timed:
-                self._synchronise()  # the first steps may have compiled the network
-                middle = time.monotonic()
+                if self.device.type == "cuda":
+                    torch.cuda.synchronize(self.device)
+                middle = time.monotonic()  # the first steps may have compiled the network
             torch.manual_seed(seed)
             rows, batch = next(batches)
             self._step(batch, rows)
             progress.update(1)
             if self.step == end:
-                self._end_segment(progress, started, middle, end - halfway)
-            if self._is_due(end):
-                self._save()
-                self._saved_at = time.monotonic()
-
-    def _parts(self, epoch: int, places: range) -> list[NDArray[np.int64]]:
-        """Rows of the batches at these places of an epoch."""
-        order = np.random.default_rng((self.seed, epoch)).permutation(len(self.inputs))
-        size = self.batch_size
-        return [order[place * size : (place + 1) * size] for place in places]
+                self._end_segment(progress, started, (middle, end - halfway))
+            if self.checkpoint is not None and (self.checkpoint_midway or self.step == end):
+                every = self.checkpoint_seconds
+                due = time.monotonic() - self._saved_at > (
+                    CHECKPOINT_SECONDS if every is None else every
+                )
+                if self.processes.agree(due, self.device):  # the main process has the clock
+                    self._save(self.checkpoint)
+                    self._saved_at = time.monotonic()
 
     def _step(self, batch: Any, rows: Tensor) -> None:
         done, self.step = self.step, self.step + 1
@@ -251,31 +226,31 @@ class Trainer:
         # DDP averages the gradients, of which the sum is wanted
         (terms["loss"] * self.processes.size).backward()  # type: ignore[no-untyped-call]
         self.optimiser.step()
-        for name, value in terms.items():  # they stay on the device: no waiting
-            self._sums[name] = self._sums.get(name, 0.0) + _wide(value.detach())
+        # sums stay on the device: no waiting; Apple's GPUs have no float64
+        wide = torch.float32 if self.device.type == "mps" else torch.float64
+        for name, value in terms.items():
+            self._sums[name] = self._sums.get(name, 0.0) + value.detach().to(wide)
         self._summed += 1
         self.task.after_step(self.schedule.progress(self.step))
 
-    def _end_segment(self, progress: Bar, started: float, middle: float, timed: int) -> None:
+    def _end_segment(self, progress: Bar, started: float, second_half: tuple[float, int]) -> None:
         """Read the losses (which waits for the device), check them and extend the history."""
-        names = list(self._sums)
-        sums = self.processes.sums([float(value) for value in self._sums.values()], self.device)
-        means = {name: value / self._summed for name, value in zip(names, sums, strict=True)}
+        means = {name: value / self._summed for name, value in self._total_sums().items()}
         self._sums, self._summed = {}, 0
         ended = time.monotonic()
         self.seconds += ended - started
         if self.schedule.is_timed:
-            self.schedule.measured(self.step, self.seconds, (ended - middle) / timed)
+            middle, steps = second_half
+            self.schedule.measured(self.step, self.seconds, (ended - middle) / steps)
             progress.expect(self.schedule.total)
-        epoch, beyond = divmod(self.step, self.schedule.steps_per_epoch)
+        epoch: float = self.step / self.schedule.steps_per_epoch
+        epoch = int(epoch) if epoch.is_integer() else round(epoch, 2)
         rate = self.schedule.learning_rate(self.step - 1)
         if not math.isfinite(means.get("loss", 0.0)):
             raise DDHError(
-                f"{self.label}: the loss is {means['loss']} in epoch {epoch + bool(beyond)}; "
+                f"{self.label}: the loss is {means['loss']} in epoch {math.ceil(epoch)}; "
                 f"lower learning_rate (it is {rate:.3g} there)"
             )
-        if beyond:
-            epoch = round(self.step / self.schedule.steps_per_epoch, 2)
         entry = self.task.end_segment(self, {"epoch": epoch, **means, "learning_rate": rate})
         if entry is not None:
             self.history.append(entry)
@@ -283,55 +258,33 @@ class Trainer:
         shown = {name: f"{newest[name]:.4f}" for name in self.show if name in newest}
         progress.set_postfix(refresh=False, **shown)  # by name: the job keeps them as curves
 
-    def _synchronise(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+    def _total_sums(self) -> dict[str, float]:
+        """Sums of the segment's losses over its steps and over the processes."""
+        sums = self.processes.sums([float(value) for value in self._sums.values()], self.device)
+        return dict(zip(self._sums, sums, strict=True))
 
     # -- checkpoints ----------------------------------------------------------------------
 
-    def _is_due(self, segment_end: int) -> bool:
-        """Whether it is time for a checkpoint; the main process has the clock."""
-        if self.checkpoint is None or not (self.checkpoint_midway or self.step == segment_end):
-            return False
-        waited = time.monotonic() - self._saved_at
-        return self.processes.agree(waited > self.checkpoint_seconds, self.device)
-
-    def _save(self) -> None:
-        assert self.checkpoint is not None
+    def _save(self, path: Path) -> None:
         values, tensors = self.task.state()
-        sums = self.processes.sums([float(value) for value in self._sums.values()], self.device)
         state = self.identity | {
             "step": self.step,
             "total": self.schedule.total,
             "seconds": self.seconds,
             "history": self.history,
-            "sums": dict(zip(self._sums, sums, strict=True)),
+            "sums": self._total_sums(),
             "summed": self._summed,
             "task": values,
         }
-        tensors = checkpoint_io.collect(self.task.modules(), self.optimiser) | {
-            f"task.{name}": tensor for name, tensor in tensors.items()
-        }
-        checkpoint_io.save(
-            self.checkpoint,
-            tensors,
-            state,
-            self.task.shard_tensors(),
-            len(self.inputs),
-            self.processes,
-        )
+        tensors = {f"task.{name}": tensor for name, tensor in tensors.items()}
+        tensors |= checkpoint_io.collect(self.task.modules(), self.optimiser)
+        sharded = self.task.shard_tensors()
+        checkpoint_io.save(path, tensors, state, sharded, len(self.inputs), self.processes)
 
-    def _resume(self) -> None:
+    def _resume(self, path: Path) -> None:
         """Continue from the checkpoint, where there is one."""
-        if self.checkpoint is None:
-            return
-        found = checkpoint_io.load(
-            self.checkpoint,
-            self.identity,
-            self.task.shard_tensors(),
-            len(self.inputs),
-            self.processes,
-        )
+        sharded = self.task.shard_tensors()
+        found = checkpoint_io.load(path, self.identity, sharded, len(self.inputs), self.processes)
         if found is None:
             return
         state, tensors = found
@@ -342,8 +295,3 @@ class Trainer:
         # they are sums over the processes
         self._sums = {k: v if self.processes.is_main else 0.0 for k, v in state["sums"].items()}
         self.task.load_state(state["task"], checkpoint_io.below(tensors, "task."))
-
-
-def _wide(value: Tensor) -> Tensor:
-    """In float64, which Apple's GPUs do not have."""
-    return value if value.device.type == "mps" else value.double()
