@@ -112,7 +112,7 @@ class ImageHasher(Hasher):
             self.skipped_ = [vars(failure) for failure in features.failures]
             y = None if targets is None else targets[features.usable]
             self._learn(features, y, pictures, run)
-        self._set_backbone(pictures and pictures.backbone)
+        self._set_backbone(None if pictures is None else pictures.backbone)
         return self
 
     def _fit(self, X: Floats, y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:

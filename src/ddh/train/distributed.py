@@ -226,16 +226,16 @@ def _join(device: str) -> Processes:
                 "lower --nproc-per-node, or use --device cpu"
             )
         torch.cuda.set_device(local)
-    store, rank, size = next(dist.rendezvous("env://", timeout=PATIENCE))
+    store, rank, size = next(dist.rendezvous("env://", timeout=PATIENCE))  # type: ignore[attr-defined]
     dist.init_process_group(
         "nccl" if on_gpu else "gloo",
-        store=dist.PrefixStore("torch", store),
+        store=dist.PrefixStore("torch", store),  # type: ignore[attr-defined]
         rank=rank,
         world_size=size,
         timeout=PATIENCE,
         device_id=torch.device("cuda", local) if on_gpu else None,
     )
-    return Processes(rank, size, dist.PrefixStore("ddh", store))
+    return Processes(rank, size, dist.PrefixStore("ddh", store))  # type: ignore[attr-defined]
 
 
 def _end(processes: Processes, message: str) -> NoReturn:

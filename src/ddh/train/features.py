@@ -76,8 +76,8 @@ class Extractor:
             x = augment(x, seed)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
             if not self.network.preprocessing.flip_tta:
-                return self.network(x).float()  # type: ignore[no-any-return]
-            return (self.network(x).float() + self.network(x.flip(3)).float()) / 2  # type: ignore[no-any-return]
+                return self.network(x).float()
+            return (self.network(x).float() + self.network(x.flip(3)).float()) / 2
 
     def stream(
         self,
@@ -250,6 +250,6 @@ class _Store:
 def _mapped(file: Path, mode: str = "r") -> NDArray[np.float32]:
     """A file of features as a mapped array."""
     try:
-        return open_memmap(file, mode)  # type: ignore[no-any-return, arg-type]
+        return open_memmap(file, mode)
     except (OSError, ValueError) as error:
         raise ModelError(f"{file} is damaged; delete it to start again") from error

@@ -136,7 +136,7 @@ class SharedBatchNorm(nn.BatchNorm2d):
         wide = input.to(torch.promote_types(input.dtype, torch.float32))
         count = wide.new_full((1,), input.numel() / input.shape[1])
         sums = torch.cat([wide.sum(dim=(0, 2, 3)), wide.square().sum(dim=(0, 2, 3)), count])
-        totals = _Sum.apply(sums.double())
+        totals = _Sum.apply(sums.double())  # type: ignore[no-untyped-call]
         n = totals[-1].detach()
         mean, square = (totals[:-1] / n).chunk(2)
         variance = (square - mean.square()).clamp(min=0)

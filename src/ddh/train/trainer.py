@@ -224,7 +224,7 @@ class Trainer:
         terms = losses if isinstance(losses, dict) else {"loss": losses}
         self.optimiser.zero_grad(set_to_none=True)
         # DDP averages the gradients, of which the sum is wanted
-        (terms["loss"] * self.processes.size).backward()  # type: ignore[no-untyped-call]
+        (terms["loss"] * self.processes.size).backward()
         self.optimiser.step()
         # sums stay on the device: no waiting; Apple's GPUs have no float64
         wide = torch.float32 if self.device.type == "mps" else torch.float64
