@@ -48,7 +48,7 @@ def test_multi_label_shares_with_rare_concepts():
     assert (labels[split.train].sum(axis=0) >= 30).all()
     assert len(split.database) == 2940
     assert split.k == 5000
-    with pytest.raises(InputError, match="ask for fewer a class"):
+    with pytest.raises(InputError, match="ask for fewer per class"):
         per_class(labels, queries=10, training=1000)
 
 
@@ -57,7 +57,7 @@ def test_nus_wide_protocols_draw_their_shares():
     labels[np.arange(len(labels)), np.arange(len(labels)) % 21] = 1
     split = split_by_name("nus-wide-21", labels)
     assert (len(split.query), len(split.train), split.k) == (2100, 10_500, 5000)
-    with pytest.raises(InputError, match="ask for fewer a class"):
+    with pytest.raises(InputError, match="ask for fewer per class"):
         split_by_name("nus-wide-21-paper", labels)
     many = np.zeros((21 * 5100, 21), np.uint8)
     many[np.arange(len(many)), np.arange(len(many)) % 21] = 1

@@ -250,5 +250,5 @@ def test_lists_on_a_gpu():
 def test_rows_are_read_in_pieces(monkeypatch):
     monkeypatch.setattr(cosine, "PIECE", 10)
     X = np.random.default_rng(12).standard_normal((50, 4))
-    assert len(cosine_space(X).pieces()) == 25
+    assert len(cosine.pieces(*X.shape)) == 25
     np.testing.assert_array_equal(knn(X, 3), nearest_by_hand(X, 3))

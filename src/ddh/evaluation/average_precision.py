@@ -68,7 +68,7 @@ def expected_average_precision(
     cut = size if k is None else min(k, size)
     harmonic = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, size + 1))])
     result = np.empty(len(counts.items))
-    # With this denominator a cut inside a group of ties has up to k + 1 outcomes a query.
+    # With this denominator a cut inside a group of ties has up to k + 1 outcomes per query.
     outcomes = cut + 1 if cut < size and denominator == "relevant in top k" else 1
     step = max(1, CELLS // max(counts.bits + 1, outcomes))
     for start in range(0, len(result), step):

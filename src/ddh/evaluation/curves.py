@@ -61,7 +61,7 @@ def curve_by_rank(counts: DistanceCounts) -> Curve:
     """Mean expected precision and recall of the queries at every rank from 1 to the last.
 
     Each group of ties adds an even r / n to the ranks that it covers: a difference array takes
-    all groups of all queries at once, in memory of one number a rank. Queries without a
+    all groups of all queries at once, in memory of one number per rank. Queries without a
     relevant item count for precision and not for recall.
     """
     end = np.cumsum(counts.items, axis=1, dtype=np.int64)

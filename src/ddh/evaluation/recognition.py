@@ -42,8 +42,18 @@ class Recognition:
         )
 
 
-class LinearMachine:
-    """One linear machine a class, each against the rest (liblinear).
+class Machine:
+    """A support vector machine; `fit` keeps the model of one C."""
+
+    model: Any
+
+    def predict(self, compared: NDArray[Any]) -> NDArray[Any]:
+        """The class of each row, from `compare`."""
+        return np.asarray(self.model.predict(compared))
+
+
+class LinearMachine(Machine):
+    """One linear machine per class, each against the rest (liblinear).
 
     Rows are divided by the root of their mean squared length, so that C means the same for codes
     of any number of bits and for real-valued features.
@@ -59,17 +69,17 @@ class LinearMachine:
 
     def fit(self, y: NDArray[Any], C: float) -> None:
         """Learn the classes of the rows."""
+        from sklearn.exceptions import ConvergenceWarning
         from sklearn.svm import LinearSVC
 
         self.model = LinearSVC(C=C, dual=True, random_state=0, max_iter=10_000)
-        _fit_quietly(self.model, self.rows, y)
+        with warnings.catch_warnings():
+            # A C that does not converge is a bad C: validation decides, not a warning.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            self.model.fit(self.rows, y)
 
-    def predict(self, compared: NDArray[Any]) -> NDArray[Any]:
-        """The class of each row, from `compare`."""
-        return np.asarray(self.model.predict(compared))
 
-
-class ChiSquareMachine:
+class ChiSquareMachine(Machine):
     """A machine with the kernel exp(-chi^2 / mean chi^2) on rows that are histograms.
 
     The mean is taken over pairs of different training images.
@@ -91,10 +101,6 @@ class ChiSquareMachine:
 
         self.model = SVC(C=C, kernel="precomputed", cache_size=500).fit(self.kernel, y)
 
-    def predict(self, compared: NDArray[Any]) -> NDArray[Any]:
-        """The class of each row, from `compare`."""
-        return np.asarray(self.model.predict(compared))
-
 
 MACHINES: dict[Kernel, Any] = {"linear": LinearMachine, "chi-square": ChiSquareMachine}
 
@@ -104,15 +110,6 @@ def chi_square(A: NDArray[Any], B: NDArray[Any]) -> NDArray[np.float64]:
     from sklearn.metrics.pairwise import additive_chi2_kernel
 
     return np.asarray(additive_chi2_kernel(A.astype(np.float64), B.astype(np.float64)) / -2.0)
-
-
-def _fit_quietly(model: Any, X: NDArray[Any], y: NDArray[Any]) -> None:
-    from sklearn.exceptions import ConvergenceWarning
-
-    with warnings.catch_warnings():
-        # A C that does not settle is a bad C: validation decides, not a warning.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(X, y)
 
 
 def recognise(

@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 from ddh._core.errors import InputError
 from ddh.codes.inputs import Codes, binary_pair
 from ddh.evaluation.average_precision import (
-    Denominator,
     average_precision,
     check_denominator,
     expected_average_precision,
@@ -121,20 +120,14 @@ class Retrieval:
         if ties == "expected":
             values, said = expected_average_precision(self.counts, k, name), "expected"
         elif ties == "legacy":
-            values, said = self._legacy_average_precision(k, name, seed), f"legacy (order {seed})"
+            values, said = np.empty(len(self.query_codes)), f"legacy (order {seed})"
+            depth = k or len(self.database_codes)
+            blocks = ranked_relevance(*self._problem, k=k, seed=seed, device=self.device)
+            for rows, relevance, total in blocks:
+                values[rows] = average_precision(relevance, total, depth, name)
         else:
             raise InputError(f"ties is 'expected' or 'legacy', not {ties!r}")
         return self._score(values, measure="mAP", k=k, denominator=name, ties=said)
-
-    def _legacy_average_precision(
-        self, k: int | None, denominator: Denominator, seed: int
-    ) -> NDArray[np.float64]:
-        values = np.empty(len(self.query_codes))
-        blocks = ranked_relevance(*self._problem, k=k, seed=seed, device=self.device)
-        depth = k or len(self.database_codes)
-        for rows, relevance, total in blocks:
-            values[rows] = average_precision(relevance, total, depth, denominator)
-        return values
 
     def precision_at(self, k: int) -> Score:
         """Expected share of relevant items among the k nearest."""

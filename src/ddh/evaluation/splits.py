@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,7 @@ def cifar10_full(labels: ArrayLike, *, seed: int = 0) -> RetrievalSplit:
 
 
 def cifar10_59k(labels: ArrayLike, *, seed: int = 0) -> RetrievalSplit:
-    """1,000 queries (100 a class), 59,000 other images searched, 5,000 of them for training."""
+    """1,000 queries (100 per class), 59,000 other images searched, 5,000 of them for training."""
     classes = _whole_cifar10(labels)
     query, train, rest = _per_class(classes, queries=100, training=500, seed=seed)
     database = np.sort(np.concatenate([train, rest]))
@@ -79,26 +80,16 @@ def per_class(
     """
     query, train, rest = _per_class(np.asarray(labels), queries, training, seed)
     database = np.sort(np.concatenate([train, rest]))
-    name = f"{queries} queries and {training} training images a class, seed {seed}"
+    name = f"{queries} queries and {training} training images per class, seed {seed}"
     return RetrievalSplit(name, query, database, train, k)
-
-
-def nus_wide21(labels: ArrayLike, *, seed: int = 0) -> RetrievalSplit:
-    """NUS-WIDE-21: 100 queries and 500 training images a concept, mAP@5000."""
-    return per_class(labels, queries=100, training=500, seed=seed)
-
-
-def nus_wide21_paper(labels: ArrayLike, *, seed: int = 0) -> RetrievalSplit:
-    """NUS-WIDE-21 as the paper has it: 1,000 queries and 4,000 training images a concept."""
-    return per_class(labels, queries=1000, training=4000, seed=seed)
 
 
 PROTOCOLS: dict[str, Callable[..., RetrievalSplit]] = {
     "cifar10-10k-50k": cifar10_full,
     "cifar10-1k-59k-5k": cifar10_59k,
     "cifar10-1k-54k-5k": cifar10_54k,
-    "nus-wide-21": nus_wide21,
-    "nus-wide-21-paper": nus_wide21_paper,
+    "nus-wide-21": partial(per_class, queries=100, training=500),
+    "nus-wide-21-paper": partial(per_class, queries=1000, training=4000),
 }
 
 
@@ -123,7 +114,7 @@ def _per_class(
     labels: NDArray[Any], queries: int, training: int, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """(queries, training images, the others); rare classes choose first, so all get their share."""
-    members = _members(labels)
+    members = labels.astype(bool) if labels.ndim == 2 else labels[:, None] == np.unique(labels)
     rng = np.random.default_rng(seed)
     free = np.ones(len(labels), bool)
     chosen: dict[str, list[NDArray[np.int64]]] = {"query": [], "training": []}
@@ -133,16 +124,10 @@ def _per_class(
             if len(candidates) < share:
                 raise InputError(
                     f"class {number} has {len(candidates)} images left for {share} {part} images; "
-                    "ask for fewer a class"
+                    "ask for fewer per class"
                 )
             taken = rng.choice(candidates, share, replace=False)
             free[taken] = False
             chosen[part].append(taken)
     query, train = (np.sort(np.concatenate(chosen[part])) for part in ("query", "training"))
     return query, train, np.flatnonzero(free)
-
-
-def _members(labels: NDArray[Any]) -> NDArray[np.bool_]:
-    if labels.ndim == 2:
-        return labels.astype(bool)
-    return np.asarray(labels[:, None] == np.unique(labels)[None, :])

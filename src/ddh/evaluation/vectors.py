@@ -4,7 +4,7 @@ The cosine of features is the ranking that codes approximate. Asymmetric distanc
 database codes by their product with the real-valued outputs of the query.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from ddh._core.arrays import l2_normalize
 from ddh._core.errors import InputError
 from ddh._core.progress import track
+from ddh._core.spans import spans
 from ddh.evaluation.average_precision import average_precision, check_denominator
 from ddh.evaluation.inputs import Relevance
 from ddh.evaluation.protocol import UNSPECIFIED, Protocol, Score, digest
@@ -51,12 +52,13 @@ def mean_average_precision_of_vectors(
     queries, database = _check(query_vectors, database_vectors, distance)
     relevance = Relevance.of(query_labels, database_labels, len(queries), len(database))
     order = seeded_order(len(database), seed)
-    relevance = Relevance(relevance.query, relevance.database[order])
+    relevance = relevance.permuted(order)
     depth = min(k, len(database))
     nearest = _search(database[order], depth, device)
     values = np.empty(len(queries))
     empty = 0
-    for rows in _blocks(len(queries), len(database)):
+    step = max(1, BLOCK // len(database))
+    for rows in track(spans(len(queries), step), "Ranking", unit="block"):
         relevant = relevance.block(rows)
         total = relevant.sum(axis=1)
         ranked = np.take_along_axis(relevant, nearest(queries[rows]), axis=1)
@@ -99,12 +101,6 @@ def _check(
             raise InputError("asymmetric search compares real-valued queries with +-1 codes")
         return queries, database
     return l2_normalize(queries), l2_normalize(database)
-
-
-def _blocks(queries: int, database: int) -> Iterator[slice]:
-    step = max(1, BLOCK // database)
-    for start in track(range(0, queries, step), "Ranking", unit="block"):
-        yield slice(start, min(start + step, queries))
 
 
 def _search(database: NDArray[np.float32], k: int, device: str | None) -> Nearest:

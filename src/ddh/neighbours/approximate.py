@@ -166,7 +166,7 @@ def _even(units: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _fill(index: Any, space: CosineSpace) -> None:
-    for part in track(space.pieces(), "Index", unit="block"):
+    for part in track(pieces(*space.features.shape), "Index", unit="block"):
         index.add(_units(space, part))
 
 

@@ -57,10 +57,6 @@ class CosineSpace:
         lengths = np.sqrt(self.squares[which])
         return self.rows(which) / np.where(lengths > 0, lengths, 1.0)[:, None]
 
-    def pieces(self) -> list[slice]:
-        """Slices that walk through all rows."""
-        return pieces(len(self), self.dimensions)
-
     def dots(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> NDArray[np.float64]:
         """x_i . x_j in float64 for pairs of rows, each summed in the same order."""
         result = np.empty(len(i), np.float64)
@@ -124,23 +120,17 @@ def cosine_space(features: ArrayLike, *, centre: bool = False) -> CosineSpace:
         raise InputError(f"features must be real numbers, not {array.dtype}")
     if len(array) >= 2**31:
         raise InputError(f"{len(array)} images are more than 32-bit indices can name")
-    raw = CosineSpace(array, None, np.empty(0))
-    _refuse_not_finite(raw)
+    raw, parts = CosineSpace(array, None, np.empty(0)), pieces(*array.shape)
+    if array.dtype.kind == "f":
+        finite = np.concatenate([np.isfinite(array[part]).all(axis=1) for part in parts])
+        _refuse(~finite, "features hold NaN or infinity in {}; remove or repair them")
     mean = None
     if centre:
-        mean = sum(raw.rows(part).sum(axis=0) for part in raw.pieces()) / len(array)
+        mean = sum(raw.rows(part).sum(axis=0) for part in parts) / len(array)
     centred = CosineSpace(array, mean, np.empty(0))
-    squares = np.concatenate([np.square(centred.rows(p)).sum(axis=1) for p in centred.pieces()])
+    squares = np.concatenate([np.square(centred.rows(p)).sum(axis=1) for p in parts])
     _refuse_extreme(squares, centred)
     return CosineSpace(array, mean, squares)
-
-
-def _refuse_not_finite(space: CosineSpace) -> None:
-    if space.features.dtype.kind == "f":
-        finite = [np.isfinite(space.features[part]).all(axis=1) for part in space.pieces()]
-        _refuse(
-            ~np.concatenate(finite), "features hold NaN or infinity in {}; remove or repair them"
-        )
 
 
 def _refuse_extreme(squares: NDArray[np.float64], space: CosineSpace) -> None:

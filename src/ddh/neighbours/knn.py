@@ -9,7 +9,6 @@ the rounding was. `knn_gpu` does the same on a GPU, `approximate` trades exactne
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ddh._core.errors import InputError
 from ddh._core.progress import bar
+from ddh._core.spans import spans
 from ddh.neighbours import native
 from ddh.neighbours.approximate import RECALL, approximate_lists
 from ddh.neighbours.cosine import CosineSpace, cosine_space
@@ -187,13 +187,7 @@ def candidates(product: Product, k: int) -> Iterator[Pairs]:
                 yield pair
                 progress.update(pair[0][-1] + 1 - progress.n)
         return
-    held = _Candidates(product, k)
-    held.collect()
-    for start in range(0, len(product), ROWS):
-        i, j = held.piece(slice(start, start + ROWS))
-        if len(i):
-            yield i, j
-    yield from row_candidates(product, held.crowded(), k)
+    yield from _tiled_candidates(product, k)
 
 
 def capacity_for(k: int) -> int:
@@ -201,59 +195,45 @@ def capacity_for(k: int) -> int:
     return 4 * k + 64
 
 
-class _Candidates:
-    """The candidates of every row while tiles of the product go by.
+def _tiled_candidates(product: Product, k: int) -> Iterator[Pairs]:
+    """As `candidates`, by the compiled loops.
 
-    The product is symmetric: a tile serves its rows and its columns, so only half of them are
-    computed. `threshold` rises as better candidates come, and few values still pass it.
+    The product is symmetric: a tile serves its rows and its columns, so only half of the tiles
+    are computed. The threshold of a row rises as better candidates come, and few values still
+    pass it. Rows with more candidates than there is room for are compared with all columns.
     """
+    images, capacity, slack = len(product), capacity_for(k), 2.0 * product.error
+    threshold, count = np.full(images, -np.inf, np.float32), np.zeros(images, np.int32)
+    value = np.empty((images, capacity), np.float32)
+    column = np.empty((images, capacity), np.int32)
+    state = (k, capacity, slack, threshold, count, value, column)
 
-    def __init__(self, product: Product, k: int) -> None:
-        images = len(product)
-        self.product = product
-        self.k, self.capacity = k, capacity_for(k)
-        self.threshold = np.full(images, -np.inf, np.float32)
-        self.count = np.zeros(images, np.int32)
-        self.value = np.empty((images, self.capacity), np.float32)
-        self.column = np.empty((images, self.capacity), np.int32)
+    def collect(tile: NDArray[np.float32], row: int, first: int, by_row: bool) -> None:
+        def work(part: slice) -> None:
+            limits = (part.start, part.stop, by_row)
+            native.loops.collect(tile, *tile.shape, row, first, *limits, *state)
 
-    def _state(self) -> tuple[Any, ...]:
-        slack = 2.0 * self.product.error
-        return (self.k, self.capacity, slack, self.threshold, self.count, self.value, self.column)
+        native.parallel(work, tile.shape[0 if by_row else 1], min_size=256)
 
-    def collect(self) -> None:
-        starts = range(0, len(self.product), TILE)
-        total = len(starts) * (len(starts) + 1) // 2
-        with bar("Neighbours", total=total, unit="tile") as progress:
-            for row in starts:
-                for column in starts[row // TILE :]:
-                    self._collect_tile(row, column)
-                    progress.update()
-
-    def _collect_tile(self, row: int, column: int) -> None:
-        tile = self.product.tile(slice(row, row + TILE), slice(column, column + TILE))
-        place = (*tile.shape, row, column)
-        state = self._state()
-
-        def collect(part: slice, by_row: bool) -> None:
-            native.loops.collect(tile, *place, part.start, part.stop, by_row, *state)
-
-        native.parallel(partial(collect, by_row=True), tile.shape[0], min_size=256)
-        if row != column:
-            native.parallel(partial(collect, by_row=False), tile.shape[1], min_size=256)
-
-    def piece(self, rows: slice) -> Pairs:
-        """The candidates of some rows, without the rows that ran out of room."""
-        count = self.count[rows, None]
-        value = np.where(np.arange(self.capacity) < count, self.value[rows], -np.inf)
-        last = np.partition(value, -self.k, axis=1)[:, -self.k, None]
-        held = (value >= last - np.float32(2.0 * self.product.error)) & (count > 0)
-        i = np.repeat(np.arange(rows.start, rows.start + len(count), dtype=np.int32), held.sum(1))
-        return i, self.column[rows][held]
-
-    def crowded(self) -> NDArray[np.int32]:
-        """Rows with more candidates than there was room for."""
-        return np.flatnonzero(self.count < 0).astype(np.int32)
+    starts = range(0, images, TILE)
+    total = len(starts) * (len(starts) + 1) // 2
+    with bar("Neighbours", total=total, unit="tile") as progress:
+        for row in starts:
+            for first in starts[row // TILE :]:
+                tile = product.tile(slice(row, row + TILE), slice(first, first + TILE))
+                collect(tile, row, first, True)
+                if row != first:
+                    collect(tile, row, first, False)
+                progress.update()
+    for part in spans(images, ROWS):
+        fits = count[part, None] > 0
+        values = np.where(np.arange(capacity) < count[part, None], value[part], -np.inf)
+        last = np.partition(values, -k, axis=1)[:, -k, None]
+        held = (values >= last - np.float32(slack)) & fits
+        if held.any():
+            rows = np.arange(part.start, part.stop, dtype=np.int32)
+            yield np.repeat(rows, held.sum(axis=1)), column[part][held]
+    yield from row_candidates(product, np.flatnonzero(count < 0).astype(np.int32), k)
 
 
 def row_candidates(product: Product, rows: NDArray[np.int32], k: int) -> Iterator[Pairs]:

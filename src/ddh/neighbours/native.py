@@ -1,6 +1,7 @@
 """The compiled inner loops (`_overlap.c`, optional) and the threads that run them."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -10,15 +11,11 @@ from ddh._core.threads import omp_threads, thread_map
 Result = TypeVar("Result")
 
 
-def _load() -> Any:
-    try:
-        module = import_module("ddh.neighbours._overlap")
-    except ImportError:  # built without a compiler: NumPy and SciPy do the same work, slower
-        return None
-    return module if hasattr(module, "top_overlaps") else None  # a build of an older version
-
-
-loops = _load()
+loops: Any = None
+with suppress(ImportError):  # built without a compiler: NumPy and SciPy do the same, slower
+    loops = import_module("ddh.neighbours._overlap")
+if not hasattr(loops, "top_overlaps"):  # a build of an older version
+    loops = None
 
 
 def available() -> bool:
