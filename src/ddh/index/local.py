@@ -112,31 +112,40 @@ class LocalIndex(Index):
                 found = scan.nearest_among(queries, snapshot.codes, k, chosen)
             else:
                 found = scan.nearest(queries, snapshot.codes, k, snapshot.deleted)
-            return self._hits([Neighbours(*pair) for pair in zip(*found, strict=True)])
+            return self._hits(snapshot, [Neighbours(*pair) for pair in zip(*found, strict=True)])
 
     def _search_radius(self, queries: Codes, radius: int, only: Filter) -> list[list[Hit]]:
         with self._store.reading() as snapshot:
             if only:
                 chosen = scan.chunks(self._slots(only))
-                return self._hits(scan.within_among(queries, snapshot.codes, radius, chosen))
-            return self._hits(scan.within(queries, snapshot.codes, radius, snapshot.deleted))
+                return self._hits(
+                    snapshot, scan.within_among(queries, snapshot.codes, radius, chosen)
+                )
+            return self._hits(
+                snapshot, scan.within(queries, snapshot.codes, radius, snapshot.deleted)
+            )
 
     def _slots(self, only: Filter) -> scan.Slots:
         condition, values = _condition(only)
         found = self._store.db.execute(f"SELECT id FROM rows WHERE {condition} ORDER BY id", values)
         return np.fromiter((row_id for (row_id,) in found), np.int64) - 1
 
-    def _hits(self, answers: list[Neighbours]) -> list[list[Hit]]:
-        rows = self._rows({slot + 1 for answer in answers for slot in answer.indices.tolist()})
-        return [
-            [
-                rows[slot + 1].at(distance)
-                for distance, slot in zip(
-                    found.distances.tolist(), found.indices.tolist(), strict=True
-                )
-            ]
-            for found in answers
-        ]
+    def _hits(self, snapshot: Snapshot, answers: list[Neighbours]) -> list[list[Hit]]:
+        slots = [answer.indices for answer in answers]
+        ids = (np.unique(np.concatenate(slots)) + 1).tolist() if slots else []
+        found = self._among("SELECT id, key, path, metadata", "id", ids)
+        rows = {row_id - 1: columns for row_id, *columns in found}
+        hits = []
+        for distances, indices in answers:
+            answer = []
+            codes = snapshot.codes[indices]
+            for distance, slot, code in zip(
+                distances.tolist(), indices.tolist(), codes, strict=True
+            ):
+                key, path, metadata = rows[slot]
+                answer.append(Hit(key, distance, path, read_metadata(metadata), code))
+            hits.append(answer)
+        return hits
 
     # -- reading rows ------------------------------------------------------------------------
 
