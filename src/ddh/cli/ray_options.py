@@ -19,8 +19,8 @@ class Source(click.Path):
         super().__init__(exists=True, file_okay=file_okay, path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        place = str(value).removeprefix("file://")
-        return place if "://" in place else super().convert(place, param, ctx)
+        source = str(value).removeprefix("file://")
+        return source if "://" in source else super().convert(source, param, ctx)
 
 
 def ray_options(command: Command) -> Command:
@@ -45,11 +45,11 @@ def ray_options(command: Command) -> Command:
         ),
         click.option(
             "--gpus-per-actor", type=click.FloatRange(0),
-            help="With --ray: GPUs of a worker (0.5: two share one); 1 where there are any.",
+            help="With --ray: GPUs per worker (0.5: two share one); 1 where there are any.",
         ),
         click.option(
             "--actors", type=click.IntRange(1),
-            help="With --ray: number of workers; by default one a GPU, or else one a CPU.",
+            help="With --ray: number of workers; by default one per GPU, or else per CPU.",
         ),
         click.option(
             "--ray", metavar="ADDRESS",

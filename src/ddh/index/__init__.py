@@ -55,7 +55,9 @@ def open(
     options = OpenOptions(bits, model_id, bit_order, create, approximate)
     if text.startswith(("postgresql://", "postgres://")):
         return _engine("postgres", "psycopg")(text, options)
-    if text.startswith(("milvus://", "http://", "https://")) or _is_milvus_file(text):
+    file = Path(text.partition("#")[0])
+    is_lite_file = file.suffix == ".db" and not file.is_dir()
+    if text.startswith(("milvus://", "http://", "https://")) or is_lite_file:
         return _engine("milvus", "pymilvus")(text, options)
     return _engine("local")(text, options)
 
@@ -70,8 +72,3 @@ def _engine(name: str, library: str | None = None) -> Callable[[str, OpenOptions
         raise MissingDependency(f'this index needs {library}: pip install "ddh[{name}]"') from error
     engine: Callable[[str, OpenOptions], Index] = getattr(module, f"{name.capitalize()}Index")
     return engine
-
-
-def _is_milvus_file(text: str) -> bool:
-    path = Path(text.partition("#")[0])
-    return path.suffix == ".db" and not path.is_dir()

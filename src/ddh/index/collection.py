@@ -101,7 +101,8 @@ class Collection:
                 f"this index holds the pictures of {root}, and {folder} is not in it: use another "
                 "index for it, or --moved if it is the same collection in a new place"
             )
-        if "root" in self._settings and len(self.index) and not self._holds_any(folder):
+        files = (folder / row.key for row in self.index.items())
+        if "root" in self._settings and len(self.index) and not any(map(Path.is_file, files)):
             former = self._settings["root"]
             raise InputError(
                 f"this index holds the pictures of {former}, and none of them is in {folder}: "
@@ -109,9 +110,6 @@ class Collection:
             )
         self.set_path("root", folder)
         return ""
-
-    def _holds_any(self, folder: Path) -> bool:
-        return any((folder / row.key).is_file() for row in self.index.items())
 
     # -- what has changed --------------------------------------------------------------------
 

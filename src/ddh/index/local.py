@@ -112,7 +112,7 @@ class LocalIndex(Index):
                 found = scan.nearest_among(queries, snapshot.codes, k, chosen)
             else:
                 found = scan.nearest(queries, snapshot.codes, k, snapshot.deleted)
-            return self._hits(snapshot, [Neighbours(*pair) for pair in zip(*found, strict=True)])
+            return self._hits(snapshot, list(map(Neighbours, *found)))
 
     def _search_radius(self, queries: Codes, radius: int, only: Filter) -> list[list[Hit]]:
         with self._store.reading() as snapshot:
@@ -151,7 +151,8 @@ class LocalIndex(Index):
 
     def _pick(self, only: Filter, choose: Callable[[Codes], scan.Slots]) -> list[Row]:
         with self._store.reading() as snapshot:
-            slots = self._slots(only) if only else _live_slots(snapshot)
+            live = [np.empty(0, np.int64), *snapshot.deleted.live()]
+            slots = self._slots(only) if only else np.concatenate(live)
             chosen = slots[choose(snapshot.codes[slots])] + 1
             rows = self._rows(chosen.tolist())
         return [rows[row_id] for row_id in chosen.tolist()]
@@ -243,10 +244,6 @@ def _create(folder: Path, header: IndexHeader) -> IndexHeader:
             db.execute("INSERT INTO state VALUES (1, 1, 0, 0)")
         db.execute("COMMIT")
         return IndexHeader.from_text(dict(db.execute("SELECT name, value FROM facts")))
-
-
-def _live_slots(snapshot: Snapshot) -> scan.Slots:
-    return np.concatenate([np.empty(0, np.int64), *snapshot.deleted.live()])
 
 
 def _condition(only: Filter) -> tuple[str, list[Scalar]]:

@@ -136,7 +136,9 @@ class MilvusIndex(Index):
                     tied.append(query)
             todo = tied
         if todo:
-            near = self._scan(only, lambda codes: _by_query(search(queries[todo], codes, k)))
+            near = self._scan(
+                only, lambda codes: list(map(Neighbours, *search(queries[todo], codes, k)))
+            )
             for query, answer in zip(todo, near, strict=True):
                 answers[query] = answer
         return answers
@@ -283,7 +285,3 @@ class MilvusIndex(Index):
 def _parts(values: Sequence[Any], size: int) -> Iterator[list[Any]]:
     for start in range(0, len(values), size):
         yield list(values[start : start + size])
-
-
-def _by_query(found: Neighbours) -> list[Neighbours]:
-    return [Neighbours(*pair) for pair in zip(*found, strict=True)]
