@@ -33,7 +33,7 @@ every_method = pytest.mark.parametrize("name", METHODS)
 
 def new(name: str, bits: int = BITS, **settings: object) -> Hasher:
     accepted = inspect.signature(method(name).__init__).parameters
-    quick = QUICK_DEEP if "epochs" in accepted else QUICK.get(name, {})
+    quick = QUICK_DEEP if "epochs" in accepted or name == "DDH" else QUICK.get(name, {})
     if "device" in accepted:
         quick = {**quick, "device": "cpu"}
     return create(name, bits=bits, **{**quick, **settings})

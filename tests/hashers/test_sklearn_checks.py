@@ -12,6 +12,7 @@ from ddh.hashers.registry import MODULES
 # Small enough for fifty checks per method; two bits, as some checks have two features.
 SMALL = {
     "epochs": 1, "hidden": (4,), "iterations": 2, "trees": 2, "block_rows": 20, "device": "cpu",
+    "settings": {"epochs": 1},
 }  # fmt: skip
 
 EXPECTED_FAILURES = {

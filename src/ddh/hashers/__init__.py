@@ -5,60 +5,33 @@ from typing import TYPE_CHECKING, Any
 
 from ddh.hashers.registry import MODULES, create, load, load_image_encoder, method
 
-if TYPE_CHECKING:
-    from ddh.hashers.cnnh import CNNH
-    from ddh.hashers.ddh import DDH
-    from ddh.hashers.deepbit import DeepBit
-    from ddh.hashers.dh import DH
-    from ddh.hashers.dpsh import DPSH
-    from ddh.hashers.drsch import DRSCH
-    from ddh.hashers.dsch import DSCH
-    from ddh.hashers.dsrh import DSRH
-    from ddh.hashers.fasth import FastH
-    from ddh.hashers.hashnet import HashNet
-    from ddh.hashers.isohash import IsoHash
-    from ddh.hashers.itq import ITQ
-    from ddh.hashers.kmh import KMH
-    from ddh.hashers.ksh import KSH
-    from ddh.hashers.lfh import LFH
-    from ddh.hashers.lsh import LSH
-    from ddh.hashers.pcah import PCAH
-    from ddh.hashers.sdh import SDH
-    from ddh.hashers.semantic_hashing import SemanticHashing
-    from ddh.hashers.sh import SH
-    from ddh.hashers.sphh import SphH
-    from ddh.hashers.splh import SPLH
-    from ddh.hashers.ssh import SSH
+__all__ = ["create", "load", "load_image_encoder", "method"]
+__all__ += list(MODULES)  # imported when first used
 
-__all__ = [
-    "LSH",
-    "PCAH",
-    "SH",
-    "SphH",
-    "KMH",
-    "ITQ",
-    "IsoHash",
-    "SemanticHashing",
-    "DH",
-    "DeepBit",
-    "SSH",
-    "SPLH",
-    "LFH",
-    "KSH",
-    "SDH",
-    "FastH",
-    "CNNH",
-    "DSRH",
-    "DSCH",
-    "DRSCH",
-    "DPSH",
-    "HashNet",
-    "DDH",
-    "create",
-    "load",
-    "load_image_encoder",
-    "method",
-]
+if TYPE_CHECKING:
+    from ddh.hashers.cnnh import CNNH as CNNH
+    from ddh.hashers.ddh import DDH as DDH
+    from ddh.hashers.deepbit import DeepBit as DeepBit
+    from ddh.hashers.dh import DH as DH
+    from ddh.hashers.dpsh import DPSH as DPSH
+    from ddh.hashers.drsch import DRSCH as DRSCH
+    from ddh.hashers.dsch import DSCH as DSCH
+    from ddh.hashers.dsrh import DSRH as DSRH
+    from ddh.hashers.fasth import FastH as FastH
+    from ddh.hashers.hashnet import HashNet as HashNet
+    from ddh.hashers.isohash import IsoHash as IsoHash
+    from ddh.hashers.itq import ITQ as ITQ
+    from ddh.hashers.kmh import KMH as KMH
+    from ddh.hashers.ksh import KSH as KSH
+    from ddh.hashers.lfh import LFH as LFH
+    from ddh.hashers.lsh import LSH as LSH
+    from ddh.hashers.pcah import PCAH as PCAH
+    from ddh.hashers.sdh import SDH as SDH
+    from ddh.hashers.semantic_hashing import SemanticHashing as SemanticHashing
+    from ddh.hashers.sh import SH as SH
+    from ddh.hashers.sphh import SphH as SphH
+    from ddh.hashers.splh import SPLH as SPLH
+    from ddh.hashers.ssh import SSH as SSH
 
 
 def __getattr__(name: str) -> Any:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from ddh._core.errors import InputError
 from ddh.hashers.base import LinearHasher
-from ddh.hashers.linear_algebra import principal_components, random_rotation
+from ddh.hashers.linear_algebra import Reals, principal_components, random_rotation
 
 TOLERANCE = 1e-8
 
@@ -44,9 +44,7 @@ class IsoHash(LinearHasher):
         self.projection_ = components @ Q.T
 
 
-def lift_and_project(
-    variances: NDArray[np.float64], Q: NDArray[np.float64], iterations: int
-) -> NDArray[np.float64]:
+def lift_and_project(variances: Reals, Q: Reals, iterations: int) -> Reals:
     """Q with diag(Q diag(variances) Q^T) close to constant, by alternating projections.
 
     Lift: the nearest matrix with the diagonal wanted. Projection: the nearest matrix with the
@@ -62,9 +60,7 @@ def lift_and_project(
     return Q
 
 
-def equalise_by_givens(
-    variances: NDArray[np.float64], Q: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def equalise_by_givens(variances: Reals, Q: Reals) -> Reals:
     """Rotate pairs of rows of Q until diag(Q diag(variances) Q^T) is constant.
 
     One above and one below the mean are turned in their plane until the first is at the mean:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from ddh._core.arrays import sgn
 from ddh.hashers.base import LinearHasher
-from ddh.hashers.linear_algebra import principal_components, project, random_rotation
+from ddh.hashers.linear_algebra import Reals, principal_components, project, random_rotation
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -34,9 +34,7 @@ class ITQ(LinearHasher):
         self.projection_ = components @ R
 
 
-def best_rotation(
-    V: NDArray[np.float32], R: NDArray[np.float64], iterations: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def best_rotation(V: NDArray[np.float32], R: Reals, iterations: int) -> tuple[Reals, Reals]:
     """(R, ||B - V R||^2 after each iteration): codes B = sgn(V R), then R by Procrustes."""
     energy = float(np.square(V, dtype=np.float64).sum())
     losses = np.empty(iterations)

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ddh.hashers.linear_algebra import Reals
 
-def draw_anchors(
-    X: NDArray[Any], origin: NDArray[np.float64], count: int, rng: np.random.Generator
-) -> NDArray[np.float64]:
+
+def draw_anchors(X: NDArray[Any], origin: Reals, count: int, rng: np.random.Generator) -> Reals:
     """`count` random rows (all, where there are fewer), moved to `origin`.
 
     Distances do not depend on the origin; the mean of the data keeps their rounding small.
@@ -17,9 +17,7 @@ def draw_anchors(
     return X[rows] - origin
 
 
-def mean_squared_distance(
-    X: NDArray[Any], origin: NDArray[np.float64], anchors: NDArray[np.float64]
-) -> float:
+def mean_squared_distance(X: NDArray[Any], origin: Reals, anchors: Reals) -> float:
     """Mean of ||x - a||^2 over all rows and anchors, for `origin` the mean of X.
 
     The mixed term vanishes, so that no distance has to be computed; 1 for data without spread.
@@ -29,9 +27,7 @@ def mean_squared_distance(
     return mean if mean > 0 else 1.0
 
 
-def gaussian_kernel(
-    X: NDArray[Any], origin: NDArray[np.float64], anchors: NDArray[np.float64], width: float
-) -> NDArray[np.float64]:
+def gaussian_kernel(X: NDArray[Any], origin: Reals, anchors: Reals, width: float) -> Reals:
     """exp(-||x - a||^2 / (2 width)), (rows, anchors), in float64."""
     centred = X - origin
     norms = np.einsum("ij,ij->i", centred, centred)[:, None]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ddh._core.errors import InputError
 from ddh._core.progress import track
 from ddh.hashers.base import Floats, Hasher
-from ddh.hashers.linear_algebra import principal_components, project, require_dimensions
+from ddh.hashers.linear_algebra import Reals, principal_components, project, require_dimensions
 
 # a subspace of b bits has 2^b codewords and 4^b pairs of them
 MOST_SUBSPACE_BITS = 8
@@ -81,7 +81,7 @@ class KMH(Hasher):
         return margins
 
 
-def balanced_shares(variances: NDArray[np.float64], widths: list[int]) -> list[NDArray[np.int64]]:
+def balanced_shares(variances: Reals, widths: list[int]) -> list[NDArray[np.int64]]:
     """Deal principal axes to subspaces so that the products of their variances are alike.
 
     From the largest variance down, each axis goes to the subspace with the smallest product so
@@ -109,9 +109,7 @@ def corner_signs(bits: int) -> NDArray[np.int8]:
     return np.where(numbers >> np.arange(bits)[::-1] & 1, 1, -1).astype(np.int8)
 
 
-def learn_codewords(
-    Z: Floats, bits: int, affinity: float, iterations: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def learn_codewords(Z: Floats, bits: int, affinity: float, iterations: int) -> tuple[Reals, Reals]:
     """(2^bits codewords, objective after each iteration) for one subspace; axes sorted by variance.
 
     Starts at the corners (+-sigma_1 ... +-sigma_bits) with the scale s that fits them best, then
@@ -133,9 +131,7 @@ def learn_codewords(
     return codewords, losses
 
 
-def assign(
-    Z: Floats, codewords: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def assign(Z: Floats, codewords: Reals) -> tuple[Reals, Reals]:
     """(share of the rows, mean row) of each codeword, rows going to the nearest one."""
     C = codewords.astype(Z.dtype)
     nearest = (np.square(C).sum(axis=1) - 2 * (Z @ C.T)).argmin(axis=1)
@@ -146,9 +142,7 @@ def assign(
     return counts / n, sums / np.maximum(counts, 1)[:, None]
 
 
-def best_scale(
-    codewords: NDArray[np.float64], shares: NDArray[np.float64], roots: NDArray[np.float64]
-) -> float:
+def best_scale(codewords: Reals, shares: Reals, roots: Reals) -> float:
     """s that minimises sum w_ij (||c_i - c_j|| - s sqrt(h_ij))^2."""
     weights = np.outer(shares, shares)
     distances = np.linalg.norm(codewords[:, None] - codewords, axis=2)
@@ -157,10 +151,10 @@ def best_scale(
 
 
 def objective(
-    codewords: NDArray[np.float64],
-    shares: NDArray[np.float64],
-    means: NDArray[np.float64],
-    targets: NDArray[np.float64],
+    codewords: Reals,
+    shares: Reals,
+    means: Reals,
+    targets: Reals,
     affinity: float,
     energy: float,
 ) -> float:
@@ -172,12 +166,12 @@ def objective(
 
 
 def move_codewords(
-    codewords: NDArray[np.float64],
-    shares: NDArray[np.float64],
-    means: NDArray[np.float64],
-    targets: NDArray[np.float64],
+    codewords: Reals,
+    shares: Reals,
+    means: Reals,
+    targets: Reals,
     affinity: float,
-) -> NDArray[np.float64]:
+) -> Reals:
     """Lower the objective in each codeword in turn; one without rows keeps its place.
 
     With the others fixed, (||c - c_i|| - t)^2 is bounded above by ||c - c_i - t e_i||^2 with e_i

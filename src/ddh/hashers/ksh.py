@@ -11,10 +11,11 @@ from threadpoolctl import threadpool_limits
 
 from ddh._core.arrays import sgn
 from ddh._core.progress import track
+from ddh._core.spans import spans
 from ddh.hashers.base import Floats, Hasher
 from ddh.hashers.kernel_features import draw_anchors, gaussian_kernel, mean_squared_distance
 from ddh.hashers.label_pairs import PairSimilarity, labelled_rows
-from ddh.hashers.linear_algebra import BLOCK_ROWS, column_means, fix_signs
+from ddh.hashers.linear_algebra import BLOCK_ROWS, Reals, column_means, fix_signs
 from ddh.neighbours.labels import indicators
 
 JITTER = 1e-6
@@ -55,7 +56,7 @@ class KSH(Hasher):
             self.coefficients_ = self._greedy_bits(G, residual)
         self.objective_ = np.array(residual.objective)
 
-    def _greedy_bits(self, G: NDArray[np.float64], residual: "Residual") -> NDArray[np.float64]:
+    def _greedy_bits(self, G: Reals, residual: "Residual") -> Reals:
         columns = []
         for _ in track(range(self.bits), "Kernel bits", unit="bit"):
             a = best_coefficients(G, residual, self.iterations)
@@ -63,15 +64,14 @@ class KSH(Hasher):
             columns.append(a)
         return np.stack(columns, axis=1)
 
-    def _kernel_means(self, X: NDArray[Any]) -> NDArray[np.float64]:
+    def _kernel_means(self, X: NDArray[Any]) -> Reals:
         """Mean of each kernel column over all of X."""
         total = np.zeros(len(self.anchors_))
-        for start in range(0, len(X), BLOCK_ROWS):
-            block = X[start : start + BLOCK_ROWS]
-            total += gaussian_kernel(block, self.mean_, self.anchors_, self.width_).sum(axis=0)
+        for rows in spans(len(X), BLOCK_ROWS):
+            total += gaussian_kernel(X[rows], self.mean_, self.anchors_, self.width_).sum(axis=0)
         return total / len(X)
 
-    def _kernel(self, X: NDArray[Any]) -> NDArray[np.float64]:
+    def _kernel(self, X: NDArray[Any]) -> Reals:
         return gaussian_kernel(X, self.mean_, self.anchors_, self.width_) - self.kernel_mean_
 
     def _outputs(self, X: NDArray[Any]) -> Floats:
@@ -91,10 +91,10 @@ class Residual:
         # ||R||^2 before the first bit and after each: the greedy objective
         self.objective = [float(bits**2 * len(S.inverse) ** 2)]
 
-    def __matmul__(self, V: NDArray[np.float64]) -> NDArray[np.float64]:
+    def __matmul__(self, V: Reals) -> Reals:
         return self.bits * (self.S @ V) - self.found @ (self.found.T @ V)
 
-    def gain(self, y: NDArray[np.float64]) -> float:
+    def gain(self, y: Reals) -> float:
         """y^T R y."""
         return float(y @ (self @ y))
 
@@ -106,7 +106,7 @@ class Residual:
         self.found = np.column_stack([self.found, column])
 
 
-def best_coefficients(G: NDArray[np.float64], R: Residual, iterations: int) -> NDArray[np.float64]:
+def best_coefficients(G: Reals, R: Residual, iterations: int) -> Reals:
     """The spectral answer or its refinement, whichever explains more of R after the sign."""
     spectral = spectral_coefficients(G, R)
     refined = refine(G, R, spectral, iterations)
@@ -114,7 +114,7 @@ def best_coefficients(G: NDArray[np.float64], R: Residual, iterations: int) -> N
     return refined if gains[1] > gains[0] else spectral
 
 
-def spectral_coefficients(G: NDArray[np.float64], R: Residual) -> NDArray[np.float64]:
+def spectral_coefficients(G: Reals, R: Residual) -> Reals:
     """Top generalised eigenvector of (G^T R G, G^T G), scaled so that ||G a||^2 = l (Eq. 13)."""
     gram = G.T @ G
     size = max(np.trace(gram) / len(gram), np.finfo(np.float64).tiny)
@@ -126,12 +126,10 @@ def spectral_coefficients(G: NDArray[np.float64], R: Residual) -> NDArray[np.flo
     return a * np.sqrt(len(G) / energy) if energy > 0 else a
 
 
-def refine(
-    G: NDArray[np.float64], R: Residual, start: NDArray[np.float64], iterations: int
-) -> NDArray[np.float64]:
+def refine(G: Reals, R: Residual, start: Reals, iterations: int) -> Reals:
     """Ascent on phi(G a)^T R phi(G a) (Eq. 15), phi(z) = tanh(z / 2), by L-BFGS."""
 
-    def loss(a: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def loss(a: Reals) -> tuple[float, Reals]:
         return smooth_loss(G, R, a)
 
     answer = scipy.optimize.minimize(
@@ -140,9 +138,7 @@ def refine(
     return answer.x
 
 
-def smooth_loss(
-    G: NDArray[np.float64], R: Residual, a: NDArray[np.float64]
-) -> tuple[float, NDArray[np.float64]]:
+def smooth_loss(G: Reals, R: Residual, a: Reals) -> tuple[float, Reals]:
     """(-phi^T R phi, its gradient) a pair of rows, so that the size does not grow with l."""
     phi = np.tanh(G @ a / 2)
     explained = R @ phi

@@ -7,6 +7,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from ddh._core.errors import InputError
+from ddh.hashers.linear_algebra import Reals
 from ddh.neighbours.labels import is_labelled, shares_label
 
 
@@ -45,10 +46,10 @@ class PairSimilarity:
             (np.ones(rows), (self.inverse, np.arange(rows))), shape=(len(sets), rows)
         )
 
-    def __matmul__(self, V: NDArray[Any]) -> NDArray[np.float64]:
+    def __matmul__(self, V: NDArray[Any]) -> Reals:
         return (self.between_sets @ (self.membership @ V))[self.inverse]
 
-    def quadratic(self, V: NDArray[Any]) -> NDArray[np.float64]:
+    def quadratic(self, V: NDArray[Any]) -> Reals:
         """V^T S V."""
         sums = self.membership @ V
         return sums.T @ self.between_sets @ sums

@@ -11,7 +11,7 @@ from ddh._core.arrays import sgn
 from ddh._core.progress import track
 from ddh.hashers.base import LinearHasher
 from ddh.hashers.label_pairs import labelled_rows
-from ddh.hashers.linear_algebra import Ridge, column_means
+from ddh.hashers.linear_algebra import Reals, Ridge, column_means
 from ddh.neighbours.labels import indicators
 
 # the paper takes as many columns as bits, which is too noisy for short codes
@@ -50,9 +50,7 @@ class LFH(LinearHasher):
         self.mean_ = column_means(X)
         self.projection_ = Ridge(X, self.ridge, self.mean_).coefficients(sgn(U))
 
-    def _latent_factors(
-        self, labels: NDArray[np.float32], rng: np.random.Generator
-    ) -> NDArray[np.float64]:
+    def _latent_factors(self, labels: NDArray[np.float32], rng: np.random.Generator) -> Reals:
         n = len(labels)
         count = min(self.columns or max(self.bits, LEAST_COLUMNS), n)
         U = rng.standard_normal((n, self.bits))
@@ -63,9 +61,7 @@ class LFH(LinearHasher):
         return U
 
 
-def log_likelihood(
-    U: NDArray[np.float64], U_J: NDArray[np.float64], S_J: NDArray[np.bool_], beta: float
-) -> NDArray[np.float64]:
+def log_likelihood(U: Reals, U_J: Reals, S_J: NDArray[np.bool_], beta: float) -> Reals:
     """Each row's share of the objective against the columns J, taken as fixed.
 
     Counts every pair twice, as (i, j) and (j, i), which is what makes the gradient
@@ -76,9 +72,7 @@ def log_likelihood(
     return 2 * pairs.sum(axis=1) - np.square(U).sum(axis=1) / (2 * beta)
 
 
-def bound_step(
-    U: NDArray[np.float64], U_J: NDArray[np.float64], S_J: NDArray[np.bool_], beta: float
-) -> NDArray[np.float64]:
+def bound_step(U: Reals, U_J: Reals, S_J: NDArray[np.bool_], beta: float) -> Reals:
     """The maximum of the lower bound with the constant Hessian H of Theorem 1, for every row.
 
     a (1 - a) <= 1/4 bounds the true Hessian by H = -U_J^T U_J / 8 - I / beta; `log_likelihood`
@@ -89,9 +83,7 @@ def bound_step(
     return U - np.linalg.solve(H, gradient.T).T
 
 
-def pair_gradient(
-    U: NDArray[np.float64], U_J: NDArray[np.float64], S_J: NDArray[np.bool_], beta: float
-) -> NDArray[np.float64]:
+def pair_gradient(U: Reals, U_J: Reals, S_J: NDArray[np.bool_], beta: float) -> Reals:
     """(S - A) U_J - U / beta with A = sigma(U U_J^T / 2)."""
     A = scipy.special.expit(U @ U_J.T / 2)
     return (S_J - A) @ U_J - U / beta

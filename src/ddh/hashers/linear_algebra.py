@@ -13,6 +13,9 @@ import scipy.sparse.linalg
 from numpy.typing import NDArray
 
 from ddh._core.errors import InputError
+from ddh._core.spans import spans
+
+Reals = NDArray[np.float64]
 
 BLOCK_ROWS = 4096
 # up to here a full dense eigendecomposition is the quickest
@@ -22,7 +25,7 @@ DENSE_DIMENSIONS = 128
 NEGLIGIBLE_VARIANCE = 1e-10
 
 
-def column_means(X: NDArray[Any]) -> NDArray[np.float64]:
+def column_means(X: NDArray[Any]) -> Reals:
     """Means in float64, exact for constant columns: these centre to zero and not to noise."""
     mean = X.mean(axis=0, dtype=np.float64)
     # most columns are ruled out by three of their rows
@@ -33,16 +36,15 @@ def column_means(X: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def centred_blocks(
-    X: NDArray[Any], mean: NDArray[np.float64]
-) -> Iterator[tuple[slice, NDArray[np.floating]]]:
+    X: NDArray[Any], mean: Reals
+) -> Iterator[tuple[slice, NDArray[np.floating[Any]]]]:
     """Blocks of X - mean in the precision of X, each with its rows."""
     centre = mean.astype(X.dtype)
-    for start in range(0, len(X), BLOCK_ROWS):
-        rows = slice(start, start + BLOCK_ROWS)
+    for rows in spans(len(X), BLOCK_ROWS):
         yield rows, X[rows] - centre
 
 
-def covariance(X: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def covariance(X: NDArray[Any]) -> tuple[Reals, Reals]:
     """(mean, X^T X / n of the centred rows); blocks in the precision of X, summed in float64."""
     mean = column_means(X)
     total = np.zeros((X.shape[1], X.shape[1]))
@@ -52,8 +54,8 @@ def covariance(X: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64
 
 
 def project(
-    X: NDArray[Any], mean: NDArray[np.float64], projection: NDArray[np.floating]
-) -> NDArray[np.floating]:
+    X: NDArray[Any], mean: Reals, projection: NDArray[np.floating[Any]]
+) -> NDArray[np.floating[Any]]:
     """(X - mean) @ projection in the precision of X."""
     matrix = projection.astype(X.dtype)
     out = np.empty((len(X), matrix.shape[1]), X.dtype)
@@ -62,9 +64,7 @@ def project(
     return out
 
 
-def principal_components(
-    X: NDArray[Any], count: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+def principal_components(X: NDArray[Any], count: int) -> tuple[Reals, Reals, Reals]:
     """(mean, components (d, count), variances), largest first; signs fixed so that runs repeat.
 
     A component without variance is a column of zeros: its bit is +1 for every row instead of the
@@ -77,9 +77,7 @@ def principal_components(
     return mean, np.where(kept, components, 0.0), np.where(kept, variances, 0.0)
 
 
-def without_empty_columns(
-    projection: NDArray[np.float64], matrix: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def without_empty_columns(projection: Reals, matrix: Reals) -> Reals:
     """Zero the columns along which data of covariance `matrix` do not vary: their bit is +1."""
     variances = np.einsum("ij,ij->j", projection, matrix @ projection)
     lengths = np.square(projection).sum(axis=0)
@@ -95,9 +93,7 @@ def require_dimensions(bits: int, dimensions: int) -> None:
         )
 
 
-def top_eigenvectors(
-    matrix: NDArray[np.float64], count: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def top_eigenvectors(matrix: Reals, count: int) -> tuple[Reals, Reals]:
     """(eigenvalues, eigenvectors (d, count)) of a symmetric matrix, largest first, signs fixed."""
     d = len(matrix)
     if d <= DENSE_DIMENSIONS:
@@ -107,9 +103,7 @@ def top_eigenvectors(
     return values[: -count - 1 : -1], fix_signs(vectors[:, : -count - 1 : -1])
 
 
-def top_eigenvector(
-    product: Callable[[NDArray[np.float64]], NDArray[np.float64]], d: int
-) -> NDArray[np.float64]:
+def top_eigenvector(product: Callable[[Reals], Reals], d: int) -> Reals:
     """The eigenvector of the largest eigenvalue of a symmetric d x d operator, sign fixed."""
     if d <= DENSE_DIMENSIONS:
         return top_eigenvectors(product(np.eye(d)), 1)[1][:, 0]
@@ -119,13 +113,13 @@ def top_eigenvector(
     return fix_signs(vectors)[:, 0]
 
 
-def fix_signs(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+def fix_signs(vectors: Reals) -> Reals:
     """Turn each column so that its entry of largest size is positive."""
     largest = vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])]
     return vectors * np.where(largest < 0, -1.0, 1.0)
 
 
-def random_rotation(size: int, rng: np.random.Generator) -> NDArray[np.float64]:
+def random_rotation(size: int, rng: np.random.Generator) -> Reals:
     """A rotation drawn evenly (QR of a Gaussian matrix, signs of R's diagonal removed)."""
     q, r = np.linalg.qr(rng.standard_normal((size, size)))
     return q * np.where(np.diag(r) < 0, -1.0, 1.0)
@@ -139,7 +133,7 @@ class Ridge:
     """
 
     def __init__(
-        self, A: NDArray[np.floating], penalty: float, centre: NDArray[np.float64] | float = 0.0
+        self, A: NDArray[np.floating[Any]], penalty: float, centre: Reals | float = 0.0
     ) -> None:
         self.A = A
         self.centre = centre
@@ -148,12 +142,11 @@ class Ridge:
             gram += block.T @ block
         self.factor = scipy.linalg.cho_factor(gram, overwrite_a=True)
 
-    def _blocks(self) -> Iterator[tuple[slice, NDArray[np.float64]]]:
-        for start in range(0, len(self.A), BLOCK_ROWS):
-            rows = slice(start, start + BLOCK_ROWS)
+    def _blocks(self) -> Iterator[tuple[slice, Reals]]:
+        for rows in spans(len(self.A), BLOCK_ROWS):
             yield rows, self.A[rows].astype(np.float64) - self.centre
 
-    def coefficients(self, targets: NDArray[Any]) -> NDArray[np.float64]:
+    def coefficients(self, targets: NDArray[Any]) -> Reals:
         """(columns of A, columns of targets)."""
         moments = np.zeros((self.A.shape[1], targets.shape[1]))
         for rows, block in self._blocks():
@@ -161,7 +154,7 @@ class Ridge:
         return scipy.linalg.cho_solve(self.factor, moments)
 
 
-def halving_thresholds(values: NDArray[np.floating]) -> NDArray[np.float64]:
+def halving_thresholds(values: NDArray[np.floating[Any]]) -> Reals:
     """Per column a threshold with half of the rows on each side: the median, kept off the rows.
 
     It lies in the middle of a gap between two rows, the one nearest to the median, so that no

@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 from ddh._core.arrays import sgn
 from ddh._core.errors import InputError
 from ddh._core.progress import track
+from ddh._core.spans import spans
 from ddh.hashers.base import Floats, Hasher
 from ddh.hashers.kernel_features import draw_anchors, gaussian_kernel, mean_squared_distance
 from ddh.hashers.label_pairs import labelled_rows
-from ddh.hashers.linear_algebra import BLOCK_ROWS, Ridge, column_means
+from ddh.hashers.linear_algebra import BLOCK_ROWS, Reals, Ridge, column_means
 from ddh.neighbours.labels import indicators
 
 
@@ -65,15 +66,14 @@ class SDH(Hasher):
             P = hash_functions.coefficients(B)
         self.projection_ = P
 
-    def _kernel(self, X: NDArray[Any]) -> NDArray[np.float64]:
+    def _kernel(self, X: NDArray[Any]) -> Reals:
         """Kernels with all anchors, and a column of ones for the bias."""
         kernel = gaussian_kernel(X, self.mean_, self.anchors_, self.width_)
         return np.column_stack([kernel, np.ones(len(X))])
 
     def _kernel_float32(self, X: NDArray[Any]) -> NDArray[np.float32]:
         Phi = np.empty((len(X), len(self.anchors_) + 1), np.float32)
-        for start in range(0, len(X), BLOCK_ROWS):
-            rows = slice(start, start + BLOCK_ROWS)
+        for rows in spans(len(X), BLOCK_ROWS):
             Phi[rows] = self._kernel(X[rows])
         return Phi
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from ddh._core.errors import InputError
 from ddh.hashers.base import Floats, Hasher
-from ddh.hashers.linear_algebra import principal_components, project
+from ddh.hashers.linear_algebra import Reals, principal_components, project
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -44,9 +44,7 @@ class SH(Hasher):
         return np.cos(Z[:, self.axes_] * self.frequencies_)
 
 
-def smoothest_modes(
-    sides: NDArray[np.float64], count: int
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def smoothest_modes(sides: Reals, count: int) -> tuple[NDArray[np.int64], Reals]:
     """(axis, m pi / R_axis) of the `count` smoothest one-axis modes, smoothest first.
 
     Eigenvalues grow with the frequency m pi / R; ties go to the earlier axis. The longest side

@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ddh._core.errors import InputError
+from ddh._core.spans import spans
 from ddh.hashers.base import Floats, Hasher
-from ddh.hashers.linear_algebra import BLOCK_ROWS, column_means, halving_thresholds
+from ddh.hashers.linear_algebra import BLOCK_ROWS, Reals, column_means, halving_thresholds
 
 PIVOT_ROWS = 5
 # the paper's tolerances on |o_ij - n/4|, as shares of n/4 (Sec. 3.3)
@@ -55,19 +56,16 @@ class SphH(Hasher):
         self.pivots_ = T @ start
         self.squared_radii_ = -halving_thresholds(-distances)
 
-    def _first_pivots(self, X: NDArray[Any], rng: np.random.Generator) -> NDArray[np.float64]:
+    def _first_pivots(self, X: NDArray[Any], rng: np.random.Generator) -> Reals:
         """Means of a few random rows each."""
         few = min(PIVOT_ROWS, len(X))
         rows = np.stack([rng.choice(len(X), few, replace=False) for _ in range(self.bits)])
         return X[rows].astype(np.float64).mean(axis=1) - self.mean_
 
-    def _products(
-        self, X: NDArray[Any], pivots: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _products(self, X: NDArray[Any], pivots: Reals) -> tuple[Reals, Reals]:
         """(centred rows times pivots, squared norms of centred rows), in float64 like encoding."""
         products, norms = np.empty((len(X), len(pivots))), np.empty(len(X))
-        for start in range(0, len(X), BLOCK_ROWS):
-            rows = slice(start, start + BLOCK_ROWS)
+        for rows in spans(len(X), BLOCK_ROWS):
             block = X[rows] - self.mean_
             products[rows] = block @ pivots.T
             norms[rows] = np.einsum("ij,ij->i", block, block)
@@ -79,20 +77,18 @@ class SphH(Hasher):
         return self.squared_radii_ - squared_distances(products, norms, pivot_norms)
 
 
-def squared_distances(
-    products: NDArray[np.float64], norms: NDArray[np.float64], pivot_norms: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def squared_distances(products: Reals, norms: Reals, pivot_norms: Reals) -> Reals:
     """||x||^2 - 2 x.p + ||p||^2, (n, bits)."""
     return norms[:, None] - 2 * products + pivot_norms
 
 
-def shared_points(distances: NDArray[np.float64]) -> NDArray[np.float64]:
+def shared_points(distances: Reals) -> Reals:
     """o_ij, the points inside both spheres i and j when each sphere holds half of the points."""
     inside = (distances <= np.median(distances, axis=0)).astype(np.float32)
     return (inside.T @ inside).astype(np.float64)
 
 
-def is_balanced(shared: NDArray[np.float64], n: int) -> bool:
+def is_balanced(shared: Reals, n: int) -> bool:
     """The paper's stopping rule: pairs of spheres share n/4 points, on average and nearly all."""
     pairs = shared[np.triu_indices(len(shared), 1)]
     if not pairs.size:
@@ -102,14 +98,14 @@ def is_balanced(shared: NDArray[np.float64], n: int) -> bool:
     return bool(close and pairs.std() <= STD_TOLERANCE * quarter)
 
 
-def forces(shared: NDArray[np.float64], T: NDArray[np.float64], n: int) -> NDArray[np.float64]:
+def forces(shared: Reals, T: Reals, n: int) -> Reals:
     """Mean over j of 1/2 (o_ij - n/4) / (n/4) (p_i - p_j), in the coordinates of T."""
     strength = 0.5 * (shared / (n / 4) - 1)
     np.fill_diagonal(strength, 0)
     return (strength.sum(axis=1)[:, None] * T - strength @ T) / len(T)
 
 
-def spherical_distance(left: ArrayLike, right: ArrayLike) -> NDArray[np.float64]:
+def spherical_distance(left: ArrayLike, right: ArrayLike) -> Reals:
     """The paper's Eq. 4 between +-1 codes: bits that differ, divided by spheres in common.
 
     The 0.1 added to the divisor, for codes without a common sphere, is the authors'. Returns

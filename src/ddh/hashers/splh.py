@@ -8,10 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ddh._core.progress import track
+from ddh._core.spans import spans
 from ddh.hashers.base import Floats, LinearHasher
 from ddh.hashers.label_pairs import PairSimilarity, labelled_rows
 from ddh.hashers.linear_algebra import (
     BLOCK_ROWS,
+    Reals,
     covariance,
     halving_thresholds,
     top_eigenvector,
@@ -64,9 +66,7 @@ class SPLH(LinearHasher):
     def _bits(self) -> Iterable[int]:
         return track(range(self.bits), "Sequential projections", unit="bit")
 
-    def _fit_labelled(
-        self, X_l: NDArray[np.float64], S: NDArray[np.float64], data_term: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def _fit_labelled(self, X_l: Reals, S: Reals, data_term: Reals) -> Reals:
         W = np.zeros((X_l.shape[1], self.bits))
         weights = S.copy()
         for k in self._bits():
@@ -75,9 +75,7 @@ class SPLH(LinearHasher):
             data_term = deflate(data_term, W[:, k])
         return W
 
-    def _fit_unlabelled(
-        self, X: NDArray[Any], data_term: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _fit_unlabelled(self, X: NDArray[Any], data_term: Reals) -> tuple[Reals, Reals]:
         W = np.zeros((X.shape[1], self.bits))
         thresholds = np.zeros(self.bits)
         pairs = np.zeros_like(data_term)
@@ -92,27 +90,24 @@ class SPLH(LinearHasher):
             data_term = deflate(data_term, W[:, k])
         return W, thresholds
 
-    def _along(self, X: NDArray[Any], w: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _along(self, X: NDArray[Any], w: Reals) -> Reals:
         """(X - mean) @ w in float64, as encoding computes it."""
-        blocks = range(0, len(X), BLOCK_ROWS)
-        return np.concatenate([(X[b : b + BLOCK_ROWS] - self.mean_) @ w for b in blocks])
+        return np.concatenate([(X[b] - self.mean_) @ w for b in spans(len(X), BLOCK_ROWS)])
 
     def _outputs(self, X: NDArray[Any]) -> Floats:
         return super()._outputs(X) - self.thresholds_
 
 
-def top_direction(
-    X_l: NDArray[np.float64], weights: NDArray[np.float64], data_term: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def top_direction(X_l: Reals, weights: Reals, data_term: Reals) -> Reals:
     """Top eigenvector of X_l^T weights X_l / l^2 + data_term, which is never formed."""
 
-    def product(V: NDArray[np.float64]) -> NDArray[np.float64]:
+    def product(V: Reals) -> Reals:
         return X_l.T @ (weights @ (X_l @ V)) / len(X_l) ** 2 + data_term @ V
 
     return top_eigenvector(product, X_l.shape[1])
 
 
-def violations(projected: NDArray[np.float64], S: NDArray[np.float64]) -> NDArray[np.float64]:
+def violations(projected: Reals, S: Reals) -> Reals:
     """T: products of projections, scaled to [-1, 1], where their sign contradicts S; else 0."""
     largest = np.abs(projected).max()
     scaled = projected / largest if largest > 0 else projected
@@ -120,13 +115,13 @@ def violations(projected: NDArray[np.float64], S: NDArray[np.float64]) -> NDArra
     return np.where(products * S < 0, products, 0.0)
 
 
-def deflate(matrix: NDArray[np.float64], w: NDArray[np.float64]) -> NDArray[np.float64]:
+def deflate(matrix: Reals, w: Reals) -> Reals:
     """The covariance of X - X w w^T: P matrix P with P = I - w w^T, w of length 1."""
     left = matrix - np.outer(w, w @ matrix)
     return left - np.outer(left @ w, w)
 
 
-def boundary_groups(signed: NDArray[np.float64]) -> list[NDArray[np.intp]]:
+def boundary_groups(signed: Reals) -> list[NDArray[np.intp]]:
     """Rows [near below, near above, far below, far above] the threshold 0, of one size each."""
     order = np.argsort(signed, kind="stable")
     middle = int((signed < 0).sum())
@@ -139,7 +134,7 @@ def boundary_groups(signed: NDArray[np.float64]) -> list[NDArray[np.intp]]:
     ]
 
 
-def pseudo_pairs(means: NDArray[np.float64]) -> NDArray[np.float64]:
+def pseudo_pairs(means: Reals) -> Reals:
     """X^T S X over all pairs between the four groups, from the groups' mean rows (Eq. 13).
 
     Near below and near above must link; near and far of one side cannot. Each kind of pairs has

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ddh.hashers.base import LinearHasher
 from ddh.hashers.label_pairs import PairSimilarity, labelled_rows
 from ddh.hashers.linear_algebra import (
+    Reals,
     covariance,
     fix_signs,
     require_dimensions,
@@ -51,7 +52,7 @@ class SSH(LinearHasher):
         self.projection_ = without_empty_columns(W, data_term)
 
 
-def projections(M: NDArray[np.float64], bits: int, orthogonal: bool) -> NDArray[np.float64]:
+def projections(M: Reals, bits: int, orthogonal: bool) -> Reals:
     """Top eigenvectors U of M, or L U with L the Cholesky factor of I + M / rho."""
     values, vectors = scipy.linalg.eigh(M)
     U = fix_signs(vectors[:, ::-1][:, :bits])

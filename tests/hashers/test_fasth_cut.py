@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from ddh.hashers.block_cut import minimum_energy
+from ddh.hashers.fasth import minimum_energy
 
 
 def energy(A, fields, z):
