@@ -85,3 +85,37 @@ interface Rgb { r: number; g: number; b: number }
 interface Colouring { of: Uint8Array; names: string[]; colours: Rgb[]; labels: ([number, number] | null)[] }
 
 interface Upload { url: string; name: string }
+
+type ViewName = "search" | "duplicates" | "map" | "jobs";
+
+/** A code that codes are compared with. */
+interface Reference { code: string; name: string }
+
+/** address(item) is where "search from here" leads; closed(index) is given what was shown last. */
+interface Detail {
+  items: Item[];
+  index: number;
+  bits: number;
+  reference: Reference | null;
+  address?: (item: Item) => string;
+  closed?: ((index: number) => void) | null;
+}
+
+interface GridCallbacks {
+  address(item: Item): string;
+  page(answer: ResultPage, first: boolean): void;
+  mark(item: Item | null): void;
+  open(index: number): void;
+  fail(error: Error): void;
+}
+
+interface PanZoomCallbacks {
+  over(x: number, y: number): void;
+  out(): void;
+  press(x: number, y: number, touch: boolean): void;
+  middle(): void;
+  enter(): void;
+}
+
+/** What Back shows at once. */
+interface KeptList { list: ListPage<Item>; answer: ResultPage; scroll: number; at: number }

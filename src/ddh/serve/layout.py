@@ -61,23 +61,13 @@ def _distinct(codes: Codes) -> tuple[Codes, NDArray[np.int64]]:
 
 def principal_components(codes: Codes) -> Points:
     """The codes' bits on the two directions in which they vary most."""
-    n, bits = len(codes), 8 * codes.shape[1]
-    total, squares = np.zeros(bits), np.zeros((bits, bits))
-    for part in _parts(codes):
-        total += part.sum(axis=0, dtype=np.float64)
-        squares += part.T @ part
-    mean = total / n
-    _, directions = np.linalg.eigh(squares / n - np.outer(mean, mean))
+    bits = np.unpackbits(codes, axis=1).astype(np.float32)
+    bits -= bits.mean(axis=0, dtype=np.float64).astype(np.float32)
+    _, directions = np.linalg.eigh((bits.T @ bits).astype(np.float64))
     plane = directions[:, -2:][:, ::-1].astype(np.float32)
     # eigh leaves the sign open: the largest entry of each direction is positive.
     plane *= np.sign(plane[np.abs(plane).argmax(axis=0), [0, 1]])
-    return np.concatenate([(part - mean.astype(np.float32)) @ plane for part in _parts(codes)])
-
-
-def _parts(codes: Codes, rows: int = 8192) -> list[NDArray[np.float32]]:
-    """Bits as numbers, some thousand rows at a time."""
-    cuts = range(0, len(codes), rows)
-    return [np.unpackbits(codes[i : i + rows], axis=1).astype(np.float32) for i in cuts]
+    return bits @ plane
 
 
 def _graph(codes: Codes) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]:

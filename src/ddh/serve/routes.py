@@ -78,9 +78,6 @@ class Bytes(Response):
     media_type = "application/octet-stream"
 
 
-# -- search ----------------------------------------------------------------------------------------
-
-
 @router.post(
     SEARCH,
     response_model=models.Found,
@@ -110,9 +107,6 @@ class SearchShortcut:
             await response(scope, receive, send)
         else:
             await self._app(scope, receive, send)
-
-
-# -- rows ------------------------------------------------------------------------------------------
 
 
 @router.get("/items", response_model=models.Listing, tags=["items"])
@@ -207,9 +201,6 @@ def _thumbnail(service: Service, key: str, side: int) -> Thumbnail:
     raise HTTPException(404, "the picture of this row is not in the collection's folder")
 
 
-# -- the collection as a whole ---------------------------------------------------------------------
-
-
 @router.get("/facets", response_model=models.Facets, tags=["collection"])
 async def facets(service: ServiceOf) -> dict[str, Any]:
     """Folders with the rows below them, and the values of metadata that rows can be found by."""
@@ -284,9 +275,6 @@ def map_key(finished: FinishedMap, at: Offset) -> dict[str, Any]:
     if at >= len(keys):
         raise HTTPException(404, f"the map has {len(keys)} points, none at {at}")
     return {"key": keys[at]}
-
-
-# -- the service and its page ----------------------------------------------------------------------
 
 
 @router.get("/", response_class=Response, include_in_schema=False)

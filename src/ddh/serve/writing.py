@@ -124,10 +124,9 @@ def _key_exists(key: str) -> HTTPException:
 
 def _extension(kind: str) -> str:
     """A file extension that `ddh index add` recognises for this format."""
-    usual = {"JPEG": ".jpg", "PNG": ".png", "TIFF": ".tif", "MPO": ".jpg"}
-    endings: dict[str, Any] = Image.registered_extensions()
-    known = sorted(e for e, f in endings.items() if f == kind and e in picture_extensions())
-    ending = usual.get(kind) or (known[0] if known else None)
-    if ending is None:
+    usual = {"JPEG": ".jpg", "MPO": ".jpg", "TIFF": ".tif", "JPEG2000": ".jp2", "SUN": ".ras"}
+    usual |= {"PIXAR": ".pxr", "FTEX": ".ftc"}
+    extension = usual.get(kind, f".{kind.lower()}")
+    if extension not in picture_extensions():
         raise InputError(f"pictures of the format {kind} are not stored: send a JPEG or PNG file")
-    return ending
+    return extension

@@ -1,6 +1,6 @@
 // Requests to the service. Paths are relative, so that the page also works behind a prefix.
 
-/** The service answered with an error; the message is the service's own text. */
+/** An error that the service answered with, in its own words; status 0 when it did not answer at all. */
 export class ServiceError extends Error {
   constructor(status, message) {
     super(message);
@@ -8,15 +8,12 @@ export class ServiceError extends Error {
   }
 }
 
-/** The service did not answer at all. */
-export class ServiceGone extends Error {}
-
 /** Events for the shell of the page: "gone" (no answer at all), "locked" (a token is needed), "busy". */
 export const service = new EventTarget();
 
 /** Whether the shell of the page already shows this error. @param {any} error */
 export const isReported = (error) =>
-  error.name === "AbortError" || error instanceof ServiceGone || error.status === 401;
+  error.name === "AbortError" || error.status === 0 || error.status === 401;
 
 let pending = 0;
 function countPending(change) {
@@ -35,7 +32,7 @@ async function request(path, { json, form, method, headers, signal } = {}) {
   } catch (error) {
     if (error.name === "AbortError") throw error;
     service.dispatchEvent(new Event("gone"));
-    throw new ServiceGone("The service does not answer.");
+    throw new ServiceError(0, "The service does not answer.");
   } finally {
     countPending(-1);
   }

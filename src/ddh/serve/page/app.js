@@ -10,10 +10,8 @@ import { current } from "./router.js";
 import { SearchView } from "./search.js";
 import { listenForUploads } from "./upload.js";
 
-/** @typedef {"search" | "duplicates" | "map" | "jobs"} Name */
-
 const VIEWS = { search: SearchView, duplicates: DuplicatesView, map: MapView, jobs: JobsView };
-const NAMES = /** @type {Name[]} */ (Object.keys(VIEWS));
+const NAMES = /** @type {ViewName[]} */ (Object.keys(VIEWS));
 const RETRY = 2000; // ms between attempts to reach a service that is gone
 const PATIENCE = 250; // ms before the progress line shows, so that fast answers do not flicker
 
@@ -21,7 +19,7 @@ const byId = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
 const [main, tabs, collection, themeButton, progressLine, banner] =
   ["main", "tabs", "collection", "theme", "working", "banner"].map(byId);
 
-const views = /** @type {Partial<Record<Name, View>>} */ ({});
+const views = /** @type {Partial<Record<ViewName, View>>} */ ({});
 let openView = /** @type {View | null} */ (null);
 let ready = false; // whether the service has answered
 
@@ -53,7 +51,7 @@ const app = {
 function show() {
   if (!ready || !/^#\/|^$/.test(location.hash)) return;
   const { name, parameters } = current(NAMES);
-  const view = (views[/** @type {Name} */ (name)] ??= new VIEWS[/** @type {Name} */ (name)](app));
+  const view = (views[/** @type {ViewName} */ (name)] ??= new VIEWS[/** @type {ViewName} */ (name)](app));
   if (openView !== view) {
     openView?.hide();
     openView = view;

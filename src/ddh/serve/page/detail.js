@@ -6,13 +6,6 @@ import { copyButton, h, icon, iconButton } from "./dom.js";
 import { route } from "./router.js";
 import { altText, shortName, standIn } from "./thumbnail.js";
 
-/** @typedef {{code: string, name: string}} Reference a code that codes are compared with */
-/**
- * address(item) is where "search from here" leads; closed(index) is given what was shown last.
- * @typedef {{items: Item[], index: number, bits: number, reference: Reference | null,
- *   address?: (item: Item) => string, closed?: ((index: number) => void) | null}} Detail
- */
-
 const dialog = h("dialog", { class: "detail", "aria-labelledby": "detail-title" });
 document.body.append(dialog);
 let shown = /** @type {Detail | null} */ (null);

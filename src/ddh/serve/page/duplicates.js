@@ -38,7 +38,6 @@ function save(name, type, text) {
   setTimeout(() => URL.revokeObjectURL(url), 1000);
 }
 
-/** @implements {View} */
 export class DuplicatesView {
   /** @param {App} app */
   constructor(app) {

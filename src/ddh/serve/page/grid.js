@@ -31,9 +31,7 @@ function bar(distance, bits) {
 export class PictureGrid {
   /**
    * Callbacks: address(item) that a click leads to, page(answer, first) after each page, mark(item or null) on
-   * hover and focus, open(index) for the details, fail(error).
-   * @param {{address: (item: Item) => string, page: (answer: ResultPage, first: boolean) => void,
-   *   mark: (item: Item | null) => void, open: (index: number) => void, fail: (error: Error) => void}} callbacks
+   * hover and focus, open(index) for the details, fail(error). @param {GridCallbacks} callbacks
    */
   constructor(callbacks) {
     this.callbacks = callbacks;

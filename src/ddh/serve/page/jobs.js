@@ -20,7 +20,6 @@ function timeText(iso) {
   return Number.isNaN(time.getTime()) ? "" : time.toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
 }
 
-/** @implements {View} */
 export class JobsView {
   /** @param {App} app */
   constructor(app) {

@@ -15,7 +15,6 @@ const NEAR = 14; // CSS pixels from a dot at which the pointer selects it
 const NONE = 255; // the category of a point that has none
 const MAX_LABELS = 24; // categories; with more, none is labelled on the map
 
-/** @implements {View} */
 export class MapView {
   /** @param {App} app */
   constructor(app) {

@@ -9,8 +9,7 @@ const ZOOM = 1.5; // factor per key
 /**
  * Callbacks: over(x, y) and out() as the pointer moves, press(x, y, touch) for a click, middle() after a move
  * by key, enter() for the Enter key.
- * @param {HTMLCanvasElement} canvas @param {Scatter} scatter
- * @param {{over: (x: number, y: number) => void, out: () => void, press: (x: number, y: number, touch: boolean) => void, middle: () => void, enter: () => void}} callbacks
+ * @param {HTMLCanvasElement} canvas @param {Scatter} scatter @param {PanZoomCallbacks} callbacks
  */
 export function listenForPanZoom(canvas, scatter, callbacks) {
   const pointers = /** @type {Map<number, Point>} */ (new Map()); // those that are down

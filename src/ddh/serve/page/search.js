@@ -16,8 +16,6 @@ const CACHED = 20; // result lists kept for Back, and uploaded pictures kept for
 const FRESH = 120_000; // ms for which a kept list counts as the state of the collection
 const EMPTY_INTERVAL = 3000; // ms between looks at an index that is still empty
 
-/** @typedef {{list: ListPage<Item>, answer: ResultPage, scroll: number, at: number}} KeptList */
-
 /** Add to a cache of the newest entries. @template T @param {Map<string, T>} cache @param {string} key @param {T} value */
 function keep(cache, key, value) {
   cache.delete(key);
@@ -25,7 +23,6 @@ function keep(cache, key, value) {
   if (cache.size > CACHED) cache.delete(cache.keys().next().value ?? "");
 }
 
-/** @implements {View} */
 export class SearchView {
   /** @param {App} app */
   constructor(app) {
@@ -127,13 +124,9 @@ export class SearchView {
   leave() {
     this.grid.pager.stop();
     this.uploading?.abort();
-    if (this.answer) this.keepList(this.address, this.grid.kept(), this.answer, window.scrollY);
+    const { answer, grid } = this;
+    if (answer) keep(this.lists, this.address, { list: grid.kept(), answer, scroll: window.scrollY, at: Date.now() });
     this.answer = null;
-  }
-
-  /** @param {string} address @param {ListPage<Item>} list @param {ResultPage} answer @param {number} scroll */
-  keepList(address, list, answer, scroll) {
-    keep(this.lists, address, { list, answer, scroll, at: Date.now() });
   }
 
   /** Where the pictures come from: a search, or the collection in the order written. @returns {Source<ResultPage>} */
@@ -153,7 +146,8 @@ export class SearchView {
     if (first) {
       this.answer = answer;
       if (answer.query) this.showQuery(answer.query, answer.items);
-      if (answer.items.length === 0) this.showNothing();
+      const advice = readFilters(this.parameters).radius ? "Widen the radius, or take a filter away." : "No picture fits these filters.";
+      if (answer.items.length === 0) this.notices.replaceChildren(notice("Nothing found", h("p", {}, advice)));
       else if (!answer.items.some((item) => item.picture)) this.showPictureNote();
     }
     this.summarise(/** @type {ResultPage} */ (this.answer));
@@ -247,7 +241,7 @@ export class SearchView {
       const answer = resultPage(await fetchJson("search", { form, signal }), 0);
       const { code } = /** @type {QueryOfAnswer} */ (answer.query);
       keep(this.uploads, code, upload);
-      this.keepList(route("search", { code, ...filters }), answer, answer, 0);
+      keep(this.lists, route("search", { code, ...filters }), { list: answer, answer, scroll: 0, at: Date.now() });
       go("search", { code, ...filters });
     } catch (error) {
       if (!signal.aborted) this.failed(error);
@@ -273,12 +267,6 @@ export class SearchView {
     this.showIdle();
     this.status.textContent = "";
     this.notices.replaceChildren(failure(text, h("p", {}, h("a", { href: "#/search" }, "Back to the collection"))));
-  }
-
-  showNothing() {
-    const { radius } = readFilters(this.parameters);
-    const advice = radius ? "Widen the radius, or take a filter away." : "No picture fits these filters.";
-    this.notices.replaceChildren(notice("Nothing found", h("p", {}, advice)));
   }
 
   /** Without the folder of the pictures, codes stand in for them: explain how to bring them back. */
