@@ -18,19 +18,19 @@ DEFAULTS = Settings()
 @click.option("--port", default=8080, show_default=True, help="0 takes a free one.")
 @click.option(
     "--token", envvar="DDH_TOKEN", show_envvar=True,
-    help="Everybody must give it; needed for any address but this machine's own.",
+    help="Secret that every request must carry; required unless --host is this machine.",
 )  # fmt: skip
 @click.option(
     "--allow-host", "hosts", multiple=True, metavar="NAME",
-    help="Another name that requests may ask for, as behind a proxy; repeat for more.",
+    help="Further name allowed in the Host header, as behind a proxy; repeatable.",
 )  # fmt: skip
 @click.option(
     "-m", "--model", type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Model folder; not needed where the index remembers it.",
+    help="Model folder; by default the one recorded in the index.",
 )  # fmt: skip
 @click.option(
     "--root", type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folder of the pictures; not needed where the index remembers it.",
+    help="Folder of the pictures; by default the one recorded in the index.",
 )  # fmt: skip
 @click.option("--writable", is_flag=True, help="Allow rows to be added and removed.")
 @click.option("--open", "show", is_flag=True, help="Open the page in a browser.")
@@ -41,15 +41,15 @@ DEFAULTS = Settings()
 )  # fmt: skip
 @click.option(
     "--cache-mb", default=DEFAULTS.cache_bytes >> 20, show_default=True,
-    help="Thumbnails kept on disk.",
+    help="Disk space for thumbnails.",
 )  # fmt: skip
 @click.option(
     "--max-upload-mb", default=DEFAULTS.body_bytes >> 20, show_default=True,
     help="Largest body of a request.",
 )  # fmt: skip
 @click.option(
-    "--max-megapixels", default=DEFAULTS.megapixels, show_default=True,
-    help="Largest picture that is sent in.",
+    "--max-megapixels", "megapixels", default=DEFAULTS.megapixels, show_default=True,
+    help="Largest uploaded picture.",
 )  # fmt: skip
 @click.option(
     "--body-seconds", default=DEFAULTS.body_seconds, show_default=True,
@@ -57,7 +57,7 @@ DEFAULTS = Settings()
 )  # fmt: skip
 @click.option(
     "--answer-seconds", default=DEFAULTS.answer_seconds, show_default=True,
-    help="Longest time for an answer.",
+    help="Longest time until a response.",
 )  # fmt: skip
 @click.option(
     "--log", type=click.Choice(["requests", "errors"]), default="requests", show_default=True,
@@ -92,17 +92,9 @@ def serve(
             err=True,
         )
     settings = Settings(
-        token=token,
         hosts=(*LOOPBACK, *hosts) if local or hosts else (),
-        writable=options["writable"],
-        root=options["root"],
-        model=options["model"],
-        device=options["device"],
-        cache=options["cache"],
-        cache_bytes=options["cache_mb"] << 20,
-        body_bytes=options["max_upload_mb"] << 20,
-        megapixels=options["max_megapixels"],
-        body_seconds=options["body_seconds"],
-        answer_seconds=options["answer_seconds"],
+        cache_bytes=options.pop("cache_mb") << 20,
+        body_bytes=options.pop("max_upload_mb") << 20,
+        **options,
     )
     run(location, settings, host=host, port=port, open_browser=show, log_requests=log == "requests")
