@@ -45,6 +45,16 @@ def test_pretrain_then_fit(pictures, tmp_path):
         create("resnet50-tiny", weights)
 
 
+def test_a_folder_of_the_user_is_not_deleted(pictures, tmp_path):
+    """The run keeps its files beside the weights; what else lies there stays."""
+    work = tmp_path / "w.safetensors.work"
+    work.mkdir()
+    (work / "mine.txt").write_text("keep")
+    run("pretrain", pictures, "-o", tmp_path / "w.safetensors", *OPTIONS, "--epochs", 1,
+        "--batch-size", 12, "--quiet", "--resume")  # fmt: skip
+    assert [path.name for path in work.iterdir()] == ["mine.txt"]
+
+
 def test_wrong_arguments_are_refused(pictures, tmp_path):
     with pytest.raises(InputError, match="either epochs or minutes"):
         run("pretrain", pictures, "-o", tmp_path / "w.safetensors", *OPTIONS)

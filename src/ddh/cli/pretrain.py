@@ -1,6 +1,5 @@
 """`ddh pretrain`: self-supervised training of a backbone on a collection."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +86,7 @@ def pretrain(
     from ddh.images import is_images, open_images
     from ddh.pretrain import pretrain as run
     from ddh.pretrain import pretrain_settings
+    from ddh.train.run_folder import run_folder
 
     if out.suffix != ".safetensors":
         raise InputError(f"the weights file ends in .safetensors, not in {out.suffix or 'nothing'}")
@@ -96,14 +96,10 @@ def pretrain(
     torch.manual_seed(seed)
     network = create(backbone, weights, size)
     chosen = pretrain_settings(network.preprocessing.size, network.origin != "random", settings)
-    work = work_folder(out)
-    if work.exists() and not resume:
-        raise InputError(f"{work} holds an interrupted run: add --resume, or delete the folder")
-    done = run(
-        network, open_images(X), chosen, device=device, seed=seed, folder=work, resume=resume
-    )
-    save(done.backbone, out)
-    shutil.rmtree(work, ignore_errors=True)
+    with run_folder(work_folder(out), resume, seed) as kept:
+        options: dict[str, Any] = {"device": device, "seed": seed, "resume": resume}
+        done = run(network, open_images(X), chosen, folder=kept.folder, **options)
+        save(done.backbone, out)
     document = {
         "weights": str(out),
         "origin": done.backbone.origin,
@@ -117,7 +113,6 @@ def pretrain(
 
 
 def _summary(document: dict[str, Any]) -> str:
-    head = "   epoch    loss instance acc.  stability  entropy   rank"
     rows = [
         f"{e['epoch']:8.1f} {e['loss']:7.3f} {e['instance_accuracy']:13.3f} "
         f"{'-' if e['stability'] is None else format(e['stability'], '.3f'):>10} "
@@ -125,7 +120,7 @@ def _summary(document: dict[str, Any]) -> str:
         for e in document["diagnostics"]
     ]
     lines = [
-        head,
+        "   epoch    loss instance acc.  stability  entropy   rank",
         *rows,
         f"Trained for {document['epochs']:.0f} epochs in {document['seconds']:.0f} s: "
         f"{document['weights']}",
