@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from ddh._core.errors import DDHError, InputError
-from ddh.bench import search, search_data, search_peers
+from ddh.bench import search, search_data
 
 SMALL = ["--bits", "16", "--bits", "64", "--rows", "3000", "-k", "5", "--repeat", "1"]
 
@@ -21,7 +21,7 @@ def test_json():
         ("clustered", 16),
         ("clustered", 64),
     ]
-    names = {peer.name for peer in search_peers.installed()}
+    names = {peer.name for peer in search.installed()}
     for cell in document["cells"]:
         assert set(cell["rates"]) == names >= {"ours", "numpy"}
         assert all(rate["1"] > 0 and rate["2"] > 0 for rate in cell["rates"].values())
@@ -46,9 +46,9 @@ def test_misuse(wrong):
 
 def test_a_wrong_answer_is_not_timed():
     right = np.array([[1, 2]])
-    search._check(search_peers.OURS, right, right)
+    search._check(search.OURS, right, right)
     with pytest.raises(DDHError, match="disagree"):
-        search._check(search_peers.OURS, right + 1, right)
+        search._check(search.OURS, right + 1, right)
 
 
 @pytest.mark.parametrize("kind", list(search_data.KINDS))

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from ddh._core.errors import InputError
-from ddh.bench import capacity, rates
+from ddh.bench import capacity
 from ddh.bench.capacity import RATES, Collection, Machine, in_bytes, in_time, searching, stages
 from ddh.cli.plan import plan
 
@@ -77,7 +77,7 @@ def test_words():
 
 
 def test_rates_can_be_measured_here():
-    found = rates.measured(64, small=20)
+    found = capacity.measured_rates(64, small=20)
     assert set(found) == set(RATES)
     assert found["labels"].unit == RATES["labels"].unit.replace("20,000", "1,000")
     assert all(rate.value > 0 and rate.command == capacity.COMMAND for rate in found.values())

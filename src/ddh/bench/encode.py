@@ -1,36 +1,39 @@
-"""`ddh bench encode`: pictures a second from files to codes, against a plain loop."""
+"""`ddh bench encode`: images per second from files to features, against a simple loop."""
 
 import re
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
+from numpy.typing import NDArray
 
 from ddh._core.output import emit, json_option
+from ddh.bench.options import seed_option
+from ddh.bench.timing import timed
 
 
 @click.command()
 @click.option(
-    "--images", type=click.Path(exists=True, path_type=Path),
-    help="Folder of photographs, or of Oxford-17 (then mAP is compared too). "
+    "--images",
+    type=click.Path(exists=True, path_type=Path),
+    help="Folder of photographs, or of Oxford-17 (which also compares mAP). "
     "Default: crops of scikit-learn's two photographs.",
-)  # fmt: skip
+)
 @click.option("--backbone", default="efficientnet-lite0", show_default=True)
 @click.option("--bits", default=64, show_default=True)
-@click.option("--plain", default=48, show_default=True, help="Pictures for the slow plain loop.")
-@click.option("--limit", default=400, show_default=True, help="Use at most this many pictures.")
+@click.option("--plain", default=48, show_default=True, help="Images for the slow simple loop.")
+@click.option("--limit", default=400, show_default=True, help="Use at most this many images.")
 @click.option("--device", default="cpu", show_default=True)
-@click.option("--seed", default=0, show_default=True)
+@seed_option
 @json_option
 def encode(
     images: Path | None, backbone: str, bits: int, plain: int, limit: int, device: str, seed: int,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Pictures a second of our encoder, and of one picture at a time through the eager network."""
+    """Images per second of our encoder, and of the eager network with one image at a time."""
     import torch
 
     from ddh.backbones import create
@@ -38,47 +41,48 @@ def encode(
     from ddh.train import Extractor
 
     with tempfile.TemporaryDirectory() as scratch:
-        folder = images or sample_photographs(Path(scratch), limit, seed)
-        photographs = ImageFolder(folder)
-        chosen = np.random.default_rng(seed).permutation(len(photographs))[:limit]
-        source = photographs.take(chosen)
-        network = create(backbone).eval()
+        photographs = ImageFolder(images or sample_photographs(Path(scratch), limit, seed))
+        source = photographs.take(np.random.default_rng(seed).permutation(len(photographs))[:limit])
         few = source.take(range(min(plain, len(source))))
-        slow, plain_rate = _plain_loop(network, few)
+        network = create(backbone).eval()
+        slow, simple = timed(_simple_loop, network, few.paths)
         extractor = Extractor(network, device)
-        list(extractor.stream(few))  # the first pass warms up
-        started = time.perf_counter()
-        ours = torch.cat([batch.features.cpu() for batch in extractor.stream(source)]).numpy()
-        rate = len(source) / (time.perf_counter() - started)
-        document = {
-            "backbone": backbone, "images": len(source), "plain images/s": round(plain_rate, 2),
-            "ddh images/s": round(rate, 2), "ratio": round(rate / plain_rate, 2),
-            "threads": torch.get_num_threads(), "bfloat16": extractor.half,
-        }  # fmt: skip
-        document |= _agreement(slow, ours, few.names, bits)
+        list(extractor.stream(few))  # warm-up
+        found, seconds = timed(lambda: [batch.features.cpu() for batch in extractor.stream(source)])
+        ours = torch.cat(found).numpy()
+    simple_rate, rate = len(few) / simple["wall"], len(source) / seconds["wall"]
+    document = {
+        "backbone": backbone,
+        "images": len(source),
+        "plain images/s": round(simple_rate, 2),
+        "ddh images/s": round(rate, 2),
+        "ratio": round(rate / simple_rate, 2),
+        "threads": torch.get_num_threads(),
+        "bfloat16": extractor.half,
+        **_agreement(slow, ours, few.names, bits),
+    }
     emit(document, "\n".join(f"{key}: {value}" for key, value in document.items()), as_json)
 
 
-def _plain_loop(network: Any, source: Any) -> tuple[np.ndarray, float]:
-    """Open, resize, normalise, one forward pass: picture by picture, as a first script would."""
+def _simple_loop(network: Any, paths: Sequence[Path]) -> NDArray[np.float32]:
+    """Open, resize, normalise, one forward pass: image by image, as a first script would."""
     import torch
     from PIL import Image
 
     features = []
-    started = time.perf_counter()
-    for path in source.paths:
+    for path in paths:
         with Image.open(path) as image:
             pixels = network.preprocessing.apply(image)
         with torch.no_grad():
             x = torch.from_numpy(pixels[None].copy())
             features.append(network(network.normalise(x).contiguous())[0].numpy())
-    return np.stack(features), len(features) / (time.perf_counter() - started)
+    return np.stack(features)
 
 
 def _agreement(
-    plain: np.ndarray, ours: np.ndarray, names: Sequence[str], bits: int
+    plain: NDArray[np.float32], ours: NDArray[np.float32], names: Sequence[str], bits: int
 ) -> dict[str, Any]:
-    """Share of equal bits of the two ways, and mAP by each where the names tell the class."""
+    """Fraction of equal bits, and the mAP of both where the file names give the class."""
     from ddh.evaluation import mean_average_precision
     from ddh.hashers import ITQ
 
@@ -96,8 +100,8 @@ def _agreement(
     return found
 
 
-def _oxford_classes(names: Sequence[str]) -> np.ndarray | None:
-    """Classes of Oxford-17 from its file names: 80 pictures a class, numbered through."""
+def _oxford_classes(names: Sequence[str]) -> NDArray[np.int64] | None:
+    """Classes of Oxford-17 from its file names: 80 images per class, numbered consecutively."""
     numbers = [re.search(r"image_(\d{4})\.jpg$", name) for name in names]
     if not all(numbers):
         return None
@@ -105,7 +109,7 @@ def _oxford_classes(names: Sequence[str]) -> np.ndarray | None:
 
 
 def sample_photographs(folder: Path, count: int, seed: int) -> Path:
-    """Random crops of the two photographs that scikit-learn carries, as JPEG files."""
+    """Random crops of scikit-learn's two photographs, as JPEG files."""
     from PIL import Image
     from sklearn.datasets import load_sample_images
 

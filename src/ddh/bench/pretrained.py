@@ -1,4 +1,4 @@
-"""Networks that a bench pretrains on pictures it may learn from, kept in the results' folder."""
+"""Networks that a bench pretrains on its training images, cached in the results folder."""
 
 import json
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from ddh.images import LabelledImages
 
 @dataclass(frozen=True)
 class Learned:
-    """Weights of a pretraining, the last and those after so many minutes of it."""
+    """Weights of a pretraining: the final ones, and those after some minutes."""
 
     weights: Path
     history: list[dict[str, Any]]
@@ -33,12 +33,11 @@ def learn(
     moments: int = 0,
     start: Path | None = None,
 ) -> Learned:
-    """Pretrain on some of the pictures, or take what an earlier run has learned from them; an
-    interrupted run goes on.
+    """Pretrain on some of the images, starting from the weights of `start` or of `options`.
 
-    `changes` are settings of the pretraining by name; `moments` is how many times the weights are
-    kept on the way, the last time at its end; of several rounds, the end of each is kept. It begins
-    from the weights of `start`, or of the network that `options` name.
+    A finished run is reused, an interrupted one resumes. `changes` are settings of the
+    pretraining; `moments` is the number of times that the weights are saved on the way, the last
+    time at the end (with several rounds: at the end of each).
     """
     import torch
 
@@ -60,21 +59,17 @@ def learn(
         "settings": settings.to_dict(),
     }
     folder = store.root / "pretraining" / key_digest(key)
-    in_rounds = settings.rounds > 1
     weights, history = folder / "weights.safetensors", folder / "history.json"
 
     def moment(entry: dict[str, Any]) -> Path:
-        """The end of a round, where there are several. A plan that is made anew may look twice at
-        about the same share: the later one counts."""
-        if in_rounds:
+        """The weights after a round, or after a fraction of a single round; the latest counts."""
+        if settings.rounds > 1:
             return folder / f"round-{entry['round']:02d}.safetensors"
         return folder / f"moment-{round(entry['progress'] * EVALUATIONS):02d}.safetensors"
 
     def keep(network: Backbone, entry: dict[str, Any]) -> None:
-        if not moments:
-            return
         number = round(entry["progress"] * EVALUATIONS)
-        if in_rounds or number % max(1, EVALUATIONS // moments) == 0:
+        if moments and (settings.rounds > 1 or number % max(1, EVALUATIONS // moments) == 0):
             save(network, moment(entry))
 
     if not weights.is_file():

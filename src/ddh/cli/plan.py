@@ -52,17 +52,21 @@ def plan(
     ddh plan --images 1e6 --measure
     """
     from ddh._core.errors import InputError
-    from ddh.bench.capacity import RATES, Collection, Machine, searching, stages, table
+    from ddh.bench.capacity import (
+        RATES,
+        Collection,
+        Machine,
+        measured_rates,
+        searching,
+        stages,
+        table,
+    )
 
     if min(cores, memory, hours) <= 0:
         raise InputError("cores, memory and hours must be positive")
     collection = Collection(images, bits, dimensions, size, learn)
     machine = Machine(cores, memory, hours)
-    rates = RATES
-    if measure:
-        from ddh.bench.rates import measured
-
-        rates = measured(size, device)
+    rates = measured_rates(size, device) if measure else RATES
     document = {
         "collection": asdict(collection),
         "machine": asdict(machine),
