@@ -13,12 +13,11 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from ddh._core.errors import InputError, MissingDependency
-from ddh.bench.datasets import subset
 from ddh.bench.features import read_features
 from ddh.bench.options import numbers, settings_of
 from ddh.bench.report_page import inline_svg, page, read_outcomes
 from ddh.bench.results import Outcome, Store, Table, command_line, key_digest
-from ddh.bench.retrieval import Task
+from ddh.bench.retrieval import Task, subset
 from ddh.bench.tables import TABLE2, TABLE3, TABLE6, TABLES
 from ddh.cli import cli
 from ddh.evaluation import RetrievalSplit, mean_average_precision
@@ -335,8 +334,7 @@ def test_table6_without_opencv_says_so_at_once(digits, tmp_path, monkeypatch):
 
 
 def test_validation_images_choose_between_settings(digits, tmp_path, monkeypatch):
-    from ddh.bench import recognition
-    from ddh.bench.table6 import _seeded_splits
+    from ddh.bench import table6
 
     asked = []
 
@@ -345,12 +343,12 @@ def test_validation_images_choose_between_settings(digits, tmp_path, monkeypatch
         place = len(asked) % 2
         return {"accuracy": [0.9, 0.1][place], "validation": [0.2, 0.8][place]}
 
-    monkeypatch.setattr(recognition, "_recognition", recognised)
+    monkeypatch.setattr(table6, "_recognition", recognised)
     found = read_features(digits)
-    task = recognition.SplitTask(found, _seeded_splits(found.labels)[0])
-    candidates = tuple(recognition.Candidate({"iterations": n}) for n in (1, 2))
-    row = recognition.HashRow("ITQ", "ITQ", candidates)
-    run = recognition.best_run(Store(tmp_path), task, row, 8, 0, "cpu")
+    task = table6.SplitTask(found, table6._seeded_splits(found.labels)[0])
+    candidates = tuple(table6.Candidate({"iterations": n}) for n in (1, 2))
+    row = table6.HashRow("ITQ", "ITQ", candidates)
+    run = table6.best_run(Store(tmp_path), task, row, 8, 0, "cpu")
     assert (run["validation"], run["accuracy"]) == (0.8, 0.1)  # whatever the test images say
     assert run["settings"] == "{'iterations': 1}"
     assert len(asked) == 2

@@ -8,11 +8,10 @@ from typing import Any
 import click
 
 from ddh._core.progress import track
-from ddh.bench.datasets import cifar10_task
 from ddh.bench.options import BenchOptions, numbers_option, shared_options
 from ddh.bench.plots import plot_lines
 from ddh.bench.results import Outcome, Store, Table
-from ddh.bench.retrieval import Task
+from ddh.bench.retrieval import Task, cifar10_task
 from ddh.evaluation.inputs import Relevance
 from ddh.neighbours import expand, knn, statistics
 from ddh.neighbours.statistics import graph_of

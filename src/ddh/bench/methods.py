@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from ddh._core.errors import MissingDependency
 from ddh._core.output import emit, json_option, quiet_option
 from ddh._core.progress import track
-from ddh.bench.datasets import marked_split
 from ddh.bench.features import FeatureSet, read_features
 from ddh.bench.options import Settings, features_option, numbers_option, set_option
 from ddh.bench.results import Record, command_line, table_of
-from ddh.bench.retrieval import Task
+from ddh.bench.retrieval import Task, marked_split
 from ddh.bench.timing import timed
 from ddh.evaluation import RetrievalSplit, Score, mean_average_precision, over_seeds
 from ddh.evaluation.protocol import digest

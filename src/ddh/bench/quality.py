@@ -14,13 +14,12 @@ import click
 import numpy as np
 
 from ddh._core.errors import InputError
-from ddh.bench.datasets import cifar10_images
 from ddh.bench.features import compute_features
 from ddh.bench.options import BenchOptions, shared_options
 from ddh.bench.plots import plot_lines
 from ddh.bench.pretrained import Learned, learn
 from ddh.bench.results import Store, Table
-from ddh.bench.retrieval import Task, measure_row
+from ddh.bench.retrieval import Task, cifar10_images, measure_row
 from ddh.bench.retrieval_table import run
 from ddh.bench.tables import TABLE2
 from ddh.evaluation import RetrievalSplit

@@ -1,6 +1,7 @@
 """All results of a folder as one HTML page: no network, no script, light and dark, any width."""
 
 import re
+from contextlib import suppress
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -70,12 +71,13 @@ details li { overflow-wrap: anywhere; font-size: .875rem; color: var(--soft); }
 
 
 def read_outcomes(folder: Path) -> list[tuple[Outcome, Path]]:
-    """The results in a folder, or in the folders below it, in the order of the paper."""
+    """The results in a folder or in its subfolders, in the order of the paper."""
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder; give the one that `ddh bench` wrote into")
-    places = [folder, *sorted(path for path in folder.iterdir() if path.is_dir())]
-    read = [(_read(place), place) for place in places]
-    found = [(outcome, place) for outcome, place in read if outcome is not None]
+    found = []
+    for place in [folder, *sorted(path for path in folder.iterdir() if path.is_dir())]:
+        with suppress(OSError, ValueError, KeyError, TypeError):  # none, or of another kind
+            found.append((Outcome.read(place), place))
     if not found:
         raise InputError(
             f"no results in {folder}: run a bench first, for example "
@@ -85,31 +87,21 @@ def read_outcomes(folder: Path) -> list[tuple[Outcome, Path]]:
     return sorted(found, key=lambda one: (rank.get(one[0].bench, len(ORDER)), one[0].bench))
 
 
-def _read(place: Path) -> Outcome | None:
-    """The results in a folder; None where there are none, or those of another kind of bench."""
-    try:
-        return Outcome.read(place)
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
 def page(outcomes: list[tuple[Outcome, Path]], title: str) -> str:
     """The whole page."""
-    links = "".join(f'<a href="#{o.bench}">{escape(_short(o))}</a>' for o, _ in outcomes)
+    links = "".join(
+        f'<a href="#{one.bench}">{escape(one.title.split(":")[0])}</a>' for one, _ in outcomes
+    )
     sections = "".join(_section(outcome, folder) for outcome, folder in outcomes)
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>"
         f"<header><h1>{escape(title)}</h1>"
-        f'<p class="soft">Deep Discrete Hashing with self-supervised pairwise labels: what was '
-        f"measured with ddh {escape(ddh.__version__)}, beside what the paper printed.</p>"
+        f'<p class="soft">Deep Discrete Hashing with self-supervised pairwise labels: results of '
+        f"ddh {escape(ddh.__version__)}, beside the figures printed in the paper.</p>"
         f"<nav>{links}</nav></header><main>{sections}</main></body></html>\n"
     )
-
-
-def _short(outcome: Outcome) -> str:
-    return outcome.title.split(":")[0]
 
 
 def _section(outcome: Outcome, folder: Path) -> str:
@@ -128,13 +120,9 @@ def _table(table: Table) -> str:
     head = "".join(f"<th>{escape(name)}</th>" for name in table.columns)
     body = ""
     for i, row in enumerate(table.rows):
-        cells = [
-            f'<td class="best">{escape(cell)}</td>'
-            if (i, j) in table.best
-            else f"<td>{escape(cell)}</td>"
-            for j, cell in enumerate(row)
-        ]
-        body += f"<tr>{''.join(cells)}</tr>"
+        best = [' class="best"' if (i, j) in table.best else "" for j in range(len(row))]
+        cells = zip(best, row, strict=True)
+        body += f"<tr>{''.join(f'<td{style}>{escape(cell)}</td>' for style, cell in cells)}</tr>"
     note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
     return (
         f'<h3>{escape(table.title)}</h3><div class="wide" tabindex="0"><table>'
@@ -168,22 +156,20 @@ def inline_svg(text: str, prefix: str, title: str) -> str:
 
 
 def _examples(details: dict[str, Any]) -> str:
-    examples = details.get("examples")
-    if not examples:
+    if not details.get("examples"):
         return ""
-    rows = "".join(_retrieval(example) for example in examples)
     return (
         f"<h3>Example retrievals: {escape(details['examples_of'])}</h3>"
-        '<p class="note">Queries drawn at random; the nearest ten of the database, best first. '
-        f"A tick marks an image that shares a label with the query.</p>{rows}"
+        '<p class="note">Random queries with their ten nearest database images, nearest first. '
+        "A tick marks an image that shares a label with the query.</p>"
+        + "".join(_retrieval(example) for example in details["examples"])
     )
 
 
 def _retrieval(example: dict[str, Any]) -> str:
-    tiles = "".join(
-        f'<div class="tile {"right" if right else "wrong"}"><img src="{url}" alt="'
-        f'{"right" if right else "wrong"}"><b>{"✓" if right else "✗"}</b></div>'
-        for url, right in zip(example["found"], example["right"], strict=True)
-    )
+    tiles = ""
+    for url, right in zip(example["found"], example["right"], strict=True):
+        kind, mark = ("right", "✓") if right else ("wrong", "✗")
+        tiles += f'<div class="tile {kind}"><img src="{url}" alt="{kind}"><b>{mark}</b></div>'
     query = f'<div class="tile query"><img src="{example["query"]}" alt="query"></div>'
     return f'<div class="retrieval">{query}<div class="found">{tiles}</div></div>'

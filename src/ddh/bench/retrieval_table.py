@@ -11,11 +11,10 @@ import numpy as np
 from PIL import Image
 
 from ddh._core.progress import bar
-from ddh.bench.datasets import cifar10_task, multi_label_task
 from ddh.bench.options import BenchOptions, compose, shared_options
 from ddh.bench.plots import drawing, plot_lines, style
 from ddh.bench.results import Outcome, Record, Store, Table, figure
-from ddh.bench.retrieval import Task, measure_row, measure_vectors
+from ddh.bench.retrieval import Task, cifar10_task, measure_row, measure_vectors, multi_label_task
 from ddh.bench.tables import TABLE2, TABLES, PaperTable, Row
 from ddh.evaluation import Protocol
 from ddh.images.nus import MOST_FREQUENT
