@@ -364,7 +364,7 @@ def test_duplicates_are_moved_only_when_told_where_to(doubled):
     assert len(list(moved.rglob("*.png"))) == done["moved"]
     assert len(list((doubled / "photos").rglob("*.png"))) == before - done["moved"]
     assert run("dedup", "-i", doubled / "p.index", "--radius", 0)["groups"] == []
-    assert "No two pictures" in text("dedup", "-i", doubled / "p.index", "--radius", 0)
+    assert "No two images" in text("dedup", "-i", doubled / "p.index", "--radius", 0)
     done = run("index", "add", doubled / "photos", "-i", doubled / "p.index")
     assert (done["new"], done["gone"]) == (0, 0)
 

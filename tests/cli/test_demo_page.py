@@ -10,7 +10,7 @@ import urllib.request
 import pytest
 from installations import installation
 
-from ddh.cli import demo_page
+from ddh.cli import demo as demo_page
 
 PICTURES = 60
 
@@ -29,7 +29,7 @@ def test_the_collection_has_pictures_codes_and_labels(made):
     assert len(list((made / "digits").glob("?/*.png"))) == PICTURES
     with ddh.index.open(made / "digits.index", create=False) as index:
         assert len(index) == PICTURES
-        assert index.bits == demo_page.BITS
+        assert index.bits == demo_page.PAGE_BITS
         assert index.get("3/0003.png").metadata == {"label": "3"}
         near = index.search(index.get("0/0000.png").code, k=5, where={"label": "0"})[0]
         assert {hit.metadata["label"] for hit in near} == {"0"}
@@ -42,10 +42,10 @@ def test_a_second_start_keeps_what_is_there_and_a_stopped_one_goes_on(made, monk
         raise AssertionError("the work was done again")
 
     with monkeypatch.context() as patch:
-        patch.setattr(demo_page, "write_pictures", refuse)
+        patch.setattr("ddh.hashers.DDH.fit", refuse)
+        patch.setattr("ddh.hashers.DDH.encode_images", refuse)
         assert demo_page.build(made, PICTURES) == made / "digits.index"
     with ddh.index.open(made / "digits.index", create=False) as index:
-        index.set_setting(demo="stopped")
         index.delete(["0/0000.png"])
     with monkeypatch.context() as patch:
         patch.setattr("ddh.hashers.DDH.fit", refuse)

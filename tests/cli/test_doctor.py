@@ -53,7 +53,7 @@ def test_missing_and_broken_libraries_are_named_with_the_line_that_brings_them(
     assert findings["device"]["mark"] == "problem"
     assert findings["serve"]["mark"] == "note"
     assert findings["serve"]["advice"] == 'pip install "ddh[serve]"'
-    assert "not here: fastapi" in findings["serve"]["text"]
+    assert "not installed: fastapi" in findings["serve"]["text"]
     assert findings["numpy"]["mark"] == "ok"
     assert findings["C compiler"]["mark"] in ("ok", "note")
 
@@ -133,7 +133,7 @@ def test_modules_of_distributions(line):
         ("2.13.0+cpu", "torch>=2.4", False),
         ("2.3.1", "torch>=2.4", True),
         ("81.0.0", "setuptools<82,>=77", False),
-        ("version not known", "x>=1", False),
+        ("unknown version", "x>=1", False),
         ("0.0.1", "x", False),
     ],
 )
@@ -143,7 +143,7 @@ def test_old_versions(version, line, expected):
 
 def test_compilers_that_are_not_there_or_fail(monkeypatch):
     monkeypatch.setenv("CC", "no-such-compiler")
-    assert next(_compiler()).text == "no-such-compiler is not there"
+    assert next(_compiler()).text == "no-such-compiler is not installed"
     monkeypatch.setenv("CC", "false")
     assert next(_compiler()).mark == "note"
 
@@ -153,16 +153,16 @@ def test_folders_that_cannot_be_written(tmp_path, monkeypatch):
     monkeypatch.setenv("DDH_CACHE", str(tmp_path / "file" / "cache"))
     monkeypatch.setenv("DDH_STATE", str(tmp_path / "state" / "not" / "there" / "yet"))
     found = {finding.name: finding for finding in _folders()}
-    assert found["cache of the page"].mark == "warning"
-    assert "DDH_CACHE" in found["cache of the page"].advice
-    assert found["records of jobs"].mark == found["temporary files"].mark == "ok"
+    assert found["page cache"].mark == "warning"
+    assert "DDH_CACHE" in found["page cache"].advice
+    assert found["job records"].mark == found["temporary files"].mark == "ok"
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_the_report_names_marks_and_advice(capsys):
     findings = [
-        Finding("Software", "torch", "problem", "not installed", 'pip install "torch>=2.4"'),
-        Finding("Machine", "memory", "ok", "4.0 GiB free"),
+        Finding("torch", "problem", "not installed", 'pip install "torch>=2.4"', "Software"),
+        Finding("memory", "ok", "4.0 GiB free", part="Machine"),
     ]
     _show(findings, 1, 0)
     shown = capsys.readouterr().out

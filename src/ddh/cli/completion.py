@@ -3,8 +3,7 @@
 import click
 from click.shell_completion import get_completion_class
 
-SHELLS = ("bash", "zsh", "fish")
-# Where each shell reads it: a line in a start file, or for fish a file of its own.
+# How each shell loads it: a line in a start file, or for fish a file of its own.
 INSTALL = {
     "bash": "echo 'eval \"$(ddh completion bash)\"' >> ~/.bashrc",
     "zsh": "echo 'eval \"$(ddh completion zsh)\"' >> ~/.zshrc    (after compinit)",
@@ -13,7 +12,7 @@ INSTALL = {
 
 
 @click.command()
-@click.argument("shell", type=click.Choice(SHELLS))
+@click.argument("shell", type=click.Choice(list(INSTALL)))
 def completion(shell: str) -> None:
     """Print the script that makes SHELL complete ddh's commands, options and files.
 

@@ -1,11 +1,10 @@
-"""`ddh dedup`: groups of pictures that are nearly the same, and which of each to keep."""
+"""`ddh dedup`: groups of near-duplicates, and which image of each to keep."""
 
 import csv
 import io
 import json
 import math
 import shutil
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,8 @@ import click
 from ddh._core.errors import InputError
 from ddh._core.output import emit, json_option, quiet_option
 from ddh._core.progress import track
-from ddh.cli.index import index_option, open_collection
+from ddh.cli.index import open_collection
+from ddh.cli.options import index_option, sheet_option
 from ddh.cli.search import TILE, picture
 
 if TYPE_CHECKING:
@@ -27,28 +27,20 @@ SHEET_COLUMNS = 12
 DEFAULT_SHARE = 0.95
 
 
-@dataclass(frozen=True)
-class Member:
-    """One picture of a group; `distance` is the one to the picture to keep, in bits."""
-
-    key: str
-    file: str | None
-    width: int
-    height: int
-    bytes: int
-    distance: int
-    keep: bool
+Member = dict[str, Any]  # key, file, width, height, bytes, distance to the best in bits, keep
 
 
 @click.command()
 @index_option
-@click.option("--radius", type=int, help="Most bits in which two pictures differ.")
+@click.option("--radius", type=int, help="Largest Hamming distance between two images, in bits.")
 @click.option(
-    "--share", type=float, help=f"Least share of equal bits; {DEFAULT_SHARE} where none is given."
+    "--share",
+    type=float,
+    help=f"Smallest fraction of equal bits, instead of --radius.  [default: {DEFAULT_SHARE}]",
 )
 @click.option("--folder", help="Look below this folder of the collection only.")
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Write the groups: .csv, .json.")
-@click.option("--sheet", type=click.Path(path_type=Path), help="Write a contact sheet (PNG).")
+@sheet_option
 @click.option(
     "--move-to", type=click.Path(file_okay=False, path_type=Path),
     help="Move all but the best of each group into this folder.",
@@ -59,9 +51,9 @@ def dedup(
     location: str, radius: int | None, share: float | None, folder: str | None, out: Path | None,
     sheet: Path | None, move_to: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Find groups of near-duplicates and suggest which picture of each to keep.
+    """Find groups of near-duplicates and suggest which image of each to keep.
 
-    The best picture is the one with the most pixels, then the most bytes, then the one indexed
+    The best image is the one with the most pixels, then the most bytes, then the one indexed
     first. Nothing is changed unless --move-to says where to; nothing is ever deleted.
 
     \b
@@ -77,14 +69,18 @@ def dedup(
         within = _radius(radius, share, collection.index.bits)
         found = find_groups(collection.index, within, folder=folder)
         groups = [_ranked(collection, group) for group in track(found, "Measuring", unit="group")]
-        document = _document(location, within, groups)
+        extra = [member for group in groups for member in group if not member["keep"]]
+        document: dict[str, Any] = {
+            "index": location, "radius": within, "groups": groups, "duplicates": len(extra),
+            "bytes": sum(member["bytes"] for member in extra),
+        }  # fmt: skip
         if out is not None:
             out.write_text(_csv(groups) if out.suffix == ".csv" else json.dumps(document, indent=2))
         if sheet is not None and groups:
             _draw(groups, sheet)
         if move_to is not None:
-            document["moved"] = _move(collection, groups, move_to)
-    emit(document, _text(document, groups, move_to), as_json)
+            document["moved"] = _move(collection, extra, move_to)
+    emit(document, _text(document, move_to), as_json)
 
 
 def _radius(radius: int | None, share: float | None, bits: int) -> int:
@@ -106,48 +102,37 @@ def _ranked(collection: "Collection", group: "DuplicateGroup") -> list[Member]:
 
     rows = collection.index.get_many([hit.key for hit in group])
     ranked = rank(rows, [measure(collection.file(row.key)) for row in rows])
+    keys = [picture.row.key for picture in ranked]
+    files = [collection.file(key) for key in keys]
     return [
-        Member(
-            copy.row.key,
-            str(collection.file(copy.row.key) or "") or None,
-            *copy.size,
-            distance=copy.distance,
-            keep=place == 0,
-        )
-        for place, copy in enumerate(ranked)
-    ]
+        {
+            "key": key, "file": file and str(file), **picture.size._asdict(),
+            "distance": picture.distance, "keep": picture is ranked[0],
+        }
+        for key, file, picture in zip(keys, files, ranked, strict=True)
+    ]  # fmt: skip
 
 
-def _document(location: str, radius: int, groups: list[list[Member]]) -> dict[str, Any]:
-    extra = [member for group in groups for member in group if not member.keep]
-    return {
-        "index": location,
-        "radius": radius,
-        "groups": [[asdict(member) for member in group] for group in groups],
-        "duplicates": len(extra),
-        "bytes": sum(member.bytes for member in extra),
-    }
-
-
-def _text(document: dict[str, Any], groups: list[list[Member]], move_to: Path | None) -> str:
+def _text(document: dict[str, Any], move_to: Path | None) -> str:
+    groups = document["groups"]
     if not groups:
-        return f"No two pictures lie within {document['radius']} bits of each other."
+        return f"No two images lie within {document['radius']} bits of each other."
     lines = [
         f"{len(groups):,} groups within {document['radius']} bits: {document['duplicates']:,} "
-        f"pictures could go ({document['bytes'] / 1e6:,.1f} MB)."
+        f"images could go ({document['bytes'] / 1e6:,.1f} MB)."
     ]
     for group in groups[:SHOWN_GROUPS]:
         lines.append("")
         lines += [
-            f"  {'keep' if member.keep else '':<4}  {member.distance:>4} bits  "
-            f"{member.width:>5} x {member.height:<5}  {member.file or member.key}"
-            for member in group
+            f"  {'keep' if m['keep'] else '':<4}  {m['distance']:>4} bits  "
+            f"{m['width']:>5} x {m['height']:<5}  {m['file'] or m['key']}"
+            for m in group
         ]
     if groups[SHOWN_GROUPS:]:
         more = len(groups) - SHOWN_GROUPS
-        lines += ["", f"... and {more:,} more groups: -o duplicates.csv or --json tells them all."]
+        lines += ["", f"... and {more:,} more groups: -o duplicates.csv or --json lists them all."]
     if move_to is not None:
-        lines += ["", f"Moved {document['moved']:,} pictures to {move_to}."]
+        lines += ["", f"Moved {document['moved']:,} images to {move_to}."]
     else:
         lines += ["", "Nothing was changed. --move-to FOLDER moves all but the best of each group."]
     return "\n".join(lines)
@@ -156,9 +141,9 @@ def _text(document: dict[str, Any], groups: list[list[Member]], move_to: Path | 
 def _csv(groups: list[list[Member]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["group", *Member.__dataclass_fields__])
+    writer.writerow(["group", "key", "file", "width", "height", "bytes", "distance", "keep"])
     for number, group in enumerate(groups, 1):
-        writer.writerows([number, *asdict(member).values()] for member in group)
+        writer.writerows([number, *member.values()] for member in group)
     return text.getvalue()
 
 
@@ -166,35 +151,35 @@ def _draw(groups: list[list[Member]], target: Path) -> None:
     from ddh.images import SheetRow, contact_sheet
 
     def shown(member: Member) -> Any:
-        return picture(Path(member.file) if member.file else None)
+        return picture(Path(member["file"]) if member["file"] else None)
 
     rows = [
         SheetRow(
             shown(best),
             [shown(member) for member in others[:SHEET_COLUMNS]],
-            [f"{m.distance} bits  {m.width}x{m.height}" for m in others[:SHEET_COLUMNS]],
-            caption=f"keep  {best.width}x{best.height}",
+            [f"{m['distance']} bits  {m['width']}x{m['height']}" for m in others[:SHEET_COLUMNS]],
+            caption=f"keep  {best['width']}x{best['height']}",
         )
         for best, *others in groups[:SHEET_GROUPS]
     ]
     contact_sheet(rows, target, tile=TILE)
 
 
-def _move(collection: "Collection", groups: list[list[Member]], folder: Path) -> int:
+def _move(collection: "Collection", extra: list[Member], folder: Path) -> int:
     """Move all but the best of each group, under their keys, and drop their rows."""
     if collection.root is None:
         raise InputError("the indexed folder is not where it was: run `ddh index add` on it first")
     if folder.resolve().is_relative_to(collection.root):
         raise InputError(f"{folder} lies inside of the indexed folder: choose one outside of it")
-    moved: list[str] = []
-    for member in (member for group in groups for member in group if not member.keep):
-        source, target = collection.root / member.key, folder / member.key
+    moved = 0
+    for key in (member["key"] for member in extra):
+        source, target = collection.root / key, folder / key
         if not source.is_file():
             continue
         if target.exists():
-            raise InputError(f"{target} is there already; {len(moved)} pictures were moved before")
+            raise InputError(f"{target} is there already; {moved} images were moved before")
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(source, target)
-        collection.index.delete([member.key])
-        moved.append(member.key)
-    return len(moved)
+        collection.index.delete([key])
+        moved += 1
+    return moved

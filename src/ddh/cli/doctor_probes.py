@@ -1,8 +1,8 @@
-"""What `ddh doctor` tries out in processes of their own, so that nothing can take it down.
+"""What `ddh doctor` tries in subprocesses, so that nothing can take it down.
 
 A library may be missing, may raise while it is imported, may end the process with an illegal
 instruction, or may never return. `run` hands a list of probes to a child; where the child ends
-early, the probe it was at is to blame, and a new child goes on with the rest.
+early, the probe that it was running is to blame, and a new child continues with the rest.
 """
 
 import json
@@ -21,42 +21,30 @@ Outcome = dict[str, Any]
 
 
 def run(probes: list[str], seconds: float = SECONDS) -> dict[str, Outcome]:
-    """What each probe found: its own words, or {"error": why there are none}."""
+    """What each probe found, or {"error": why it found nothing}."""
     found: dict[str, Outcome] = {}
     while rest := [probe for probe in probes if probe not in found]:
-        lines, ending = _child(rest, seconds)
-        before = len(found)
-        for line in lines:
-            found[line["probe"]] = line["found"]
-        if ending:
-            culprit = next((probe for probe in rest if probe not in found), None)
-            if culprit is not None:
-                found[culprit] = {"error": ending}
-        if len(found) == before:  # a child that neither answers nor says how it ended
-            found |= {probe: {"error": "the probe gave no answer"} for probe in rest}
+        command = [sys.executable, "-m", "ddh.cli.doctor_probes", *rest]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, timeout=seconds, stdin=subprocess.DEVNULL
+            )
+            output, ending = done.stdout, _ending(done.returncode, done.stderr)
+        except subprocess.TimeoutExpired as late:
+            output, ending = late.stdout or b"", f"no answer after {seconds:.0f} s"
+        for line in output.decode("utf-8", "replace").splitlines():
+            if line.startswith(MARK):
+                answer = json.loads(line.removeprefix(MARK))
+                found[answer["probe"]] = answer["found"]
+        culprit = next((probe for probe in rest if probe not in found), None)
+        if culprit is not None:
+            found[culprit] = {"error": ending}
     return found
-
-
-def _child(probes: list[str], seconds: float) -> tuple[list[dict[str, Any]], str]:
-    """The answers of one child, and how it ended where it did not reach its end."""
-    command = [sys.executable, "-m", "ddh.cli.doctor_probes", *probes]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, timeout=seconds, stdin=subprocess.DEVNULL
-        )
-    except subprocess.TimeoutExpired as late:
-        return _answers(late.stdout or b""), f"no answer after {seconds:.0f} s"
-    return _answers(done.stdout), _ending(done.returncode, done.stderr)
-
-
-def _answers(output: bytes) -> list[dict[str, Any]]:
-    lines = output.decode("utf-8", "replace").splitlines()
-    return [json.loads(line[len(MARK) :]) for line in lines if line.startswith(MARK)]
 
 
 def _ending(code: int, errors: bytes) -> str:
     if code == 0:
-        return ""
+        return "the probe gave no answer"
     if code < 0:
         return f"the process ends with {signal.Signals(-code).name}"
     last = errors.decode("utf-8", "replace").strip().splitlines()[-1:]

@@ -1,4 +1,4 @@
-"""`ddh encode`: codes of pictures into one file."""
+"""`ddh encode`: write the codes of images to a file."""
 
 import csv
 import json
@@ -9,17 +9,25 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
+from numpy.typing import NDArray
 
 from ddh._core.atomic import atomic_path
 from ddh._core.errors import InputError
 from ddh._core.jobs import recorded
 from ddh._core.output import describe_failures, emit, json_option, quiet_option
 from ddh._core.progress import bar
-from ddh.cli.fit import read_input, work_folder
-from ddh.cli.ray_options import Source, local_path, ray_options
+from ddh.cli.options import (
+    Source,
+    checkpoint_dir,
+    device_option,
+    local_path,
+    ray_options,
+    read_input,
+)
 
 if TYPE_CHECKING:
     from ddh.cluster import Cluster
+    from ddh.images import Failure
 
 PART_IMAGES = 2048
 
@@ -32,8 +40,8 @@ PART_IMAGES = 2048
     help="Codes file: .npz (names, codes, bits, model) or .csv (name, code in hexadecimal); with "
     "--ray a folder or URL for Parquet files.",
 )  # fmt: skip
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, mps.")
-@click.option("--resume", is_flag=True, help="Go on with an interrupted run (always with --ray).")
+@device_option
+@click.option("--resume", is_flag=True, help="Continue an interrupted run (always with --ray).")
 @ray_options
 @json_option
 @quiet_option
@@ -42,7 +50,7 @@ def encode(
     images: Path | str, model: Path, out: str, device: str, resume: bool,
     cluster: "Cluster | None", as_json: bool,
 ) -> None:  # fmt: skip
-    """Compute the codes of a folder of pictures (or a .npy file of pictures or features).
+    """Compute the codes of a folder of images (or a .npy file of images or features).
 
     \b
     ddh encode photos/ -m photos.ddh -o codes.npz
@@ -76,10 +84,8 @@ def _encode_here(images: Path, model: Path, out: Path, device: str, resume: bool
         names, codes = [str(i) for i in range(len(X))], hasher.encode(X)
         failures: list[dict[str, Any]] = []
     else:
-        names, codes, failures = _encode_parts(
-            hasher, open_images(X), work_folder(out), resume, hasher.model_id
-        )
-    _write(out, names, codes, hasher.bits, hasher.model_id)
+        names, codes, failures = _encode_parts(hasher, open_images(X), checkpoint_dir(out), resume)
+    _write(out, names, codes, hasher)
     return {
         "codes": str(out), "images": len(names), "bits": hasher.bits, "model_id": hasher.model_id,
         "skipped": failures,
@@ -93,7 +99,7 @@ def _encode_on_cluster(source: str, model: Path, out: str, cluster: "Cluster") -
     if Path(out).suffix in (".npz", ".csv"):
         raise InputError(f"with --ray the codes go into a folder of Parquet files, not to {out!r}")
     if Path(source).is_file():
-        raise InputError(f"with --ray give a folder of pictures or a URL, not the file {source}")
+        raise InputError(f"with --ray give a folder of images or a URL, not the file {source}")
     files, images = ModelFiles.read(model), ImageLocation(source)
     target = ShardTarget(out, images.location, files.bits, files.id)
     report = encode_on_cluster(images, files, target, cluster)
@@ -104,86 +110,79 @@ def _encode_on_cluster(source: str, model: Path, out: str, cluster: "Cluster") -
     }  # fmt: skip
 
 
+def encode_images(
+    model: Any, images: Any, progress: Any = None
+) -> tuple[NDArray[np.int64], NDArray[np.uint8], "list[Failure]"]:
+    """Which of the images could be encoded, their codes, and the failures."""
+    if progress is None:
+        with bar("Encoding", total=len(images), unit="image") as progress:
+            return encode_images(model, images, progress)
+    indices, codes, failures = [], [], []
+    for batch in model.encode_images(images):
+        indices.append(batch.indices)
+        codes.append(batch.codes)
+        failures += batch.failures
+        progress.update(len(batch.indices) + len(batch.failures))
+    return np.concatenate(indices), np.concatenate(codes), failures
+
+
 def _encode_parts(
-    model: Any, source: Any, work: Path, resume: bool, model_id: str
-) -> tuple[list[str], np.ndarray, list[dict[str, Any]]]:
-    """Encode in parts of a few thousand pictures, each kept on disk until all are done."""
-    if work.exists() and not resume:
-        raise InputError(f"{work} holds an interrupted run: use --resume, or delete the folder")
-    work.mkdir(parents=True, exist_ok=True)
+    model: Any, source: Any, folder: Path, resume: bool
+) -> tuple[list[str], NDArray[np.uint8], list[dict[str, Any]]]:
+    """Encode in parts of a few thousand images, each kept on disk until all are done."""
+    if folder.exists() and not resume:
+        raise InputError(f"{folder} holds an interrupted run: use --resume, or delete the folder")
+    folder.mkdir(parents=True, exist_ok=True)
     names: list[str] = []
-    codes: list[np.ndarray] = []
+    codes: list[NDArray[np.uint8]] = []
     failures: list[dict[str, Any]] = []
     with bar("Encoding", total=len(source), unit="image") as progress:
         for start in range(0, len(source), PART_IMAGES):
             part = source.take(range(start, min(start + PART_IMAGES, len(source))))
-            identity = {"model": model_id, "names": list(part.names)}
-            done = _read_part(work, start, identity)
-            if done is None:
-                done = _encode_part(model, part, progress)
-                _save_part(work, start, identity, *done)
-            else:
-                progress.update(len(part))
-            kept, part_codes, bad = done
+            kept, part_codes, failed = _encode_part(model, part, folder / f"{start}.npz", progress)
             names += [part.names[i] for i in kept]
             codes.append(part_codes)
-            failures += bad
-    shutil.rmtree(work)
+            failures += failed
+    shutil.rmtree(folder)
     if not names:
         raise InputError(f"none of the images could be encoded: {failures[0]['reason']}")
     return names, np.concatenate(codes), failures
 
 
-Part = tuple[np.ndarray, np.ndarray, list[dict[str, Any]]]
-
-
-def _encode_part(model: Any, part: Any, progress: Any) -> Part:
-    indices, codes, failures = [], [], []
-    for batch in model.encode_images(part):
-        indices.append(batch.indices)
-        codes.append(batch.codes)
-        failures += [{"name": f.name, "reason": f.reason} for f in batch.failures]
-        progress.update(len(batch.indices) + len(batch.failures))
-    return np.concatenate(indices), np.concatenate(codes), failures
-
-
-def _save_part(work: Path, start: int, identity: dict[str, Any], *part: Any) -> None:
-    indices, codes, failures = part
+def _encode_part(
+    model: Any, part: Any, file: Path, progress: Any
+) -> tuple[NDArray[np.int64], NDArray[np.uint8], list[dict[str, Any]]]:
+    """Encode a part, or read it where an earlier run has written it."""
+    identity = {"model": model.model_id, "names": list(part.names)}
+    if file.is_file():
+        with np.load(file, allow_pickle=False) as saved:
+            note = json.loads(str(saved["note"]))
+            if note["identity"] != identity:
+                raise InputError(
+                    f"{file.parent} belongs to other images or another model; delete the folder "
+                    "to start again"
+                )
+            progress.update(len(part))
+            return saved["indices"], saved["codes"], note["failures"]
+    indices, codes, failed = encode_images(model, part, progress)
+    failures = [{"name": f.name, "reason": f.reason} for f in failed]
     note = json.dumps({"identity": identity, "failures": failures})
-    with atomic_path(work / f"{start}.npz") as target, target.open("wb") as stream:
+    with atomic_path(file) as target, target.open("wb") as stream:
         np.savez(stream, indices=indices, codes=codes, note=np.array(note))
+    return indices, codes, failures
 
 
-def _read_part(work: Path, start: int, identity: dict[str, Any]) -> Part | None:
-    path = work / f"{start}.npz"
-    if not path.is_file():
-        return None
-    with np.load(path, allow_pickle=False) as saved:
-        note = json.loads(str(saved["note"]))
-        if note["identity"] != identity:
-            raise InputError(
-                f"{work} belongs to other images or another model; delete the folder to start again"
-            )
-        return saved["indices"], saved["codes"], note["failures"]
-
-
-def _write(out: Path, names: list[str], codes: np.ndarray, bits: int, model_id: str) -> None:
+def _write(out: Path, names: list[str], codes: NDArray[np.uint8], hasher: Any) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     with atomic_path(out) as target:
         if out.suffix == ".csv":
-            _write_csv(target, names, codes)
+            with target.open("w", newline="", encoding="utf-8", errors="surrogateescape") as stream:
+                writer = csv.writer(stream)
+                writer.writerow(["name", "code"])
+                writer.writerows(zip(names, (code.tobytes().hex() for code in codes), strict=True))
             return
         with target.open("wb") as stream:
             np.savez(
-                stream, names=np.array(names), codes=codes, bits=np.array(bits),
-                model_id=np.array(model_id), bit_order=np.array("big"),
+                stream, names=np.array(names), codes=codes, bits=np.array(hasher.bits),
+                model_id=np.array(hasher.model_id), bit_order=np.array("big"),
             )  # fmt: skip
-
-
-def _write_csv(target: Path, names: list[str], codes: np.ndarray) -> None:
-    with target.open("w", newline="", encoding="utf-8", errors="surrogateescape") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(["name", "code"])
-        writer.writerows(
-            (name, code.tobytes().hex()) for name, code in zip(names, codes, strict=True)
-        )

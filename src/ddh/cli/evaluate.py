@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from ddh._core.errors import InputError
 from ddh._core.output import emit, json_option, quiet_option
+from ddh.cli.encode import encode_images
 from ddh.cli.labels import classes_of
+from ddh.cli.options import device_option
 from ddh.evaluation import (
     DENOMINATORS,
     PROTOCOLS,
@@ -23,10 +25,15 @@ from ddh.evaluation import (
     split_by_name,
 )
 
+NOTES = {
+    "expected": "mean over all orders of ties",
+    "legacy": "legacy: ties in a seeded order",
+}
+
 
 @dataclass(frozen=True)
 class Side:
-    """Packed codes and the names of their images; the images too, where pictures were given."""
+    """Packed codes and the names of their images; the images too, unless codes were given."""
 
     codes: NDArray[np.uint8]
     bits: int
@@ -35,59 +42,50 @@ class Side:
     images: Any = None
 
 
-@click.command(short_help="Score codes: mAP with and without luck in ties, precision, recall.")
+@dataclass(frozen=True)
+class Task:
+    """What is ranked: both sides, their labels, and what the protocol says about the data."""
+
+    queries: Side
+    database: Side
+    labels: tuple[NDArray[Any], NDArray[Any]]
+    data: dict[str, Any]
+
+
+@click.command(short_help="Score codes: tie-aware and legacy mAP, precision, recall.")
 @click.argument("queries", required=False, type=click.Path(exists=True, path_type=Path))
 @click.argument("database", required=False, type=click.Path(exists=True, path_type=Path))
 @click.option("-m", "--model", type=click.Path(path_type=Path), help="Model folder.")
 @click.option(
-    "--labels",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    "--labels", type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="CSV: name,label (several: name,a;b). Default: the first folder in a name is its class.",
-)
+)  # fmt: skip
 @click.option("--protocol", type=click.Choice(sorted(PROTOCOLS)), help="A data set by name.")
 @click.option(
-    "--data",
-    type=click.Path(path_type=Path),
-    envvar="DDH_DATA",
-    show_envvar=True,
+    "--data", type=click.Path(path_type=Path), envvar="DDH_DATA", show_envvar=True,
     help="Folder of the data set of --protocol.",
-)
-@click.option("-k", type=int, help="Cut of the ranking; 1000, or what the protocol says.")
+)  # fmt: skip
+@click.option("-k", type=int, help="Ranking cutoff; 1000, or that of the protocol.")
 @click.option(
-    "--denominator",
-    type=click.Choice(DENOMINATORS),
-    default=DENOMINATORS[0],
-    show_default=True,
+    "--denominator", type=click.Choice(DENOMINATORS), default=DENOMINATORS[0], show_default=True,
     help="What AP is divided by.",
-)
+)  # fmt: skip
 @click.option(
-    "--without-relevant",
-    type=click.Choice(["zero", "skip"]),
-    default="zero",
-    show_default=True,
-    help="What a query without any relevant image counts.",
-)
+    "--without-relevant", type=click.Choice(["zero", "skip"]), default="zero", show_default=True,
+    help="What a query without any relevant image counts as.",
+)  # fmt: skip
 @click.option("--seed", default=0, show_default=True, help="Order of ties in the legacy value.")
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, mps.")
+@device_option
 @json_option
 @quiet_option
 def evaluate(
-    queries: Path | None,
-    database: Path | None,
-    model: Path | None,
-    labels: Path | None,
-    protocol: str | None,
-    data: Path | None,
-    k: int | None,
-    denominator: str,
-    without_relevant: Any,
-    seed: int,
-    device: str,
-    as_json: bool,
-) -> None:
+    queries: Path | None, database: Path | None, model: Path | None, labels: Path | None,
+    protocol: str | None, data: Path | None, k: int | None, denominator: str,
+    without_relevant: Any, seed: int, device: str, as_json: bool,
+) -> None:  # fmt: skip
     """Rank DATABASE by Hamming distance for each of QUERIES and score the rankings.
 
-    QUERIES and DATABASE are folders of pictures (with -m), or code files that `ddh encode` wrote.
+    QUERIES and DATABASE are folders of images (with -m), or code files that `ddh encode` wrote.
     A query that is also in the database, pixel for pixel, is refused.
 
     \b
@@ -98,12 +96,19 @@ def evaluate(
     if protocol is not None:
         if queries is not None or model is None or data is None:
             raise InputError("--protocol goes with -m MODEL and --data DIR, and with nothing else")
-        retrieval, k = _by_protocol(protocol, data, model, k, seed, device, without_relevant)
+        task, k = _protocol_task(protocol, data, _encoder(model, device), seed, k)
     elif queries is None or database is None:
         raise InputError("give QUERIES and DATABASE, or --protocol with --data and -m")
     else:
-        retrieval = _by_folders(queries, database, model, labels, device, without_relevant)
+        task = _folder_task(queries, database, model and _encoder(model, device), labels)
         k = 1000 if k is None else k
+    asked, searched = task.queries, task.database
+    if asked.images is not None and searched.images is not None:
+        refuse_shared_images(asked.images, searched.images)
+    retrieval = Retrieval(
+        asked.codes, searched.codes, *task.labels, bits=asked.bits,
+        without_relevant=without_relevant, protocol=Protocol(**task.data, **_features(model)),
+    )  # fmt: skip
     scores = _scores(retrieval, k, denominator, seed)
     codes = diagnose(retrieval.database_codes, bits=retrieval.bits)
     document = {
@@ -128,81 +133,51 @@ def _scores(retrieval: Retrieval, k: int | None, denominator: str, seed: int) ->
 
 
 def _text(scores: dict[str, Score], codes: str, protocol: Protocol) -> str:
-    expected, legacy = scores["expected"], scores["legacy"]
-    lines = [
-        f"{expected.protocol.title:<26} {expected.figure}   mean over all orders of ties",
-        f"{'':<26} {legacy.figure}   legacy: ties in a seeded order",
-    ]
-    for name in ("whole ranking", "precision", "recall", "radius 2"):
-        title = "mAP, whole ranking" if name == "whole ranking" else scores[name].protocol.title
-        lines.append(f"{title:<26} {scores[name].figure}")
+    lines = []
+    for name, score in scores.items():
+        title = "mAP, whole ranking" if name == "whole ranking" else score.protocol.title
+        lines.append(f"{title:<26} {score.figure}   {NOTES.get(name, '')}".rstrip())
+    expected = scores["expected"]
     if expected.empty:
         lines.append(f"{expected.empty:,} queries have no relevant image in the database")
-    lines += [f"codes: {codes}", f"measured on: {protocol}; denominator "]
-    lines[-1] += str(expected.protocol.denominator)
-    return "\n".join(lines)
+    denominator = expected.protocol.denominator
+    return "\n".join(
+        [*lines, f"codes: {codes}", f"measured on: {protocol}; denominator {denominator}"]
+    )
 
 
-def _by_folders(
-    queries: Path,
-    database: Path,
-    model: Path | None,
-    labels: Path | None,
-    device: str,
-    without_relevant: Any,
-) -> Retrieval:
+def _encoder(model: Path, device: str) -> Any:
     from ddh.hashers import load_image_encoder
 
-    hasher = None if model is None else load_image_encoder(model, device=device)
+    return load_image_encoder(model, device=device)
+
+
+def _folder_task(queries: Path, database: Path, hasher: Any, labels: Path | None) -> Task:
     asked, searched = _side(queries, hasher), _side(database, hasher)
     if asked.model_id != searched.model_id:
         raise InputError(
             f"the codes of {queries} are of model {asked.model_id}, those of {database} of "
             f"{searched.model_id}: encode both with one model"
         )
-    if asked.images is not None and searched.images is not None:
-        refuse_shared_images(asked.images, searched.images)
     classes = classes_of([*asked.names, *searched.names], labels)
     count = len(asked.names)
-    return Retrieval(
-        asked.codes,
-        searched.codes,
-        classes[:count],
-        classes[count:],
-        bits=asked.bits,
-        without_relevant=without_relevant,
-        protocol=Protocol(data=f"{queries.name} against {database.name}", **_features(model)),
-    )
+    data = {"data": f"{queries.name} against {database.name}"}
+    return Task(asked, searched, (classes[:count], classes[count:]), data)
 
 
-def _by_protocol(
-    name: str,
-    root: Path,
-    model: Path,
-    k: int | None,
-    seed: int,
-    device: str,
-    without_relevant: Any,
-) -> tuple[Retrieval, int | None]:
-    from ddh.hashers import load_image_encoder
+def _protocol_task(
+    name: str, root: Path, hasher: Any, seed: int, k: int | None
+) -> tuple[Task, int | None]:
     from ddh.images import cifar10, nus_wide
 
     data = cifar10(root, "all") if name.startswith("cifar10") else nus_wide(root)
     split = split_by_name(name, data.labels, seed=seed)
-    hasher = load_image_encoder(model, device=device)
-    asked = _encode(hasher, data.images.take(split.query))
-    searched = _encode(hasher, data.images.take(split.database))
-    refuse_shared_images(asked.images, searched.images)
-    retrieval = Retrieval(
-        asked.codes,
-        searched.codes,
-        data.labels[split.query],
-        data.labels[split.database],
-        bits=asked.bits,
-        without_relevant=without_relevant,
-        protocol=Protocol(data=data.name, split=split.title, **_features(model)),
+    asked, searched = (
+        _encode(hasher, data.images.take(rows)) for rows in (split.query, split.database)
     )
-    return retrieval, split.k if k is None else k
+    labels = data.labels[split.query], data.labels[split.database]
+    task = Task(asked, searched, labels, {"data": data.name, "split": split.title})
+    return task, split.k if k is None else k
 
 
 def _features(model: Path | None) -> dict[str, Any]:
@@ -226,7 +201,7 @@ def _side(path: Path, hasher: Any) -> Side:
     if path.suffix == ".npz":
         return _read_codes(path)
     if hasher is None:
-        raise InputError(f"{path} holds pictures: give the model that encodes them with -m MODEL")
+        raise InputError(f"{path} holds images: give the model that encodes them with -m MODEL")
     return _encode(hasher, open_images(path))
 
 
@@ -240,14 +215,7 @@ def _read_codes(path: Path) -> Side:
 
 
 def _encode(hasher: Any, images: Any) -> Side:
-    from ddh._core.progress import bar
-
-    codes: list[NDArray[np.uint8]] = []
-    with bar("Encoding", total=len(images), unit="image") as progress:
-        for batch in hasher.encode_images(images):
-            if batch.failures:
-                first = batch.failures[0]
-                raise InputError(f"{first.name}: {first.reason}; repair it or take it away")
-            codes.append(batch.codes)
-            progress.update(len(batch.codes))
-    return Side(np.concatenate(codes), hasher.bits, list(images.names), hasher.model_id, images)
+    _, codes, failures = encode_images(hasher, images)
+    if failures:
+        raise InputError(f"{failures[0].name}: {failures[0].reason}; repair or remove it")
+    return Side(codes, hasher.bits, list(images.names), hasher.model_id, images)

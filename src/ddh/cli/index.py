@@ -13,38 +13,21 @@ from ddh._core.errors import InputError
 from ddh._core.jobs import recorded
 from ddh._core.output import describe_failures, emit, json_option, quiet_option
 from ddh._core.progress import bar
-from ddh.cli.ray_options import Source, local_path, ray_options
+from ddh.cli.info import as_text
+from ddh.cli.options import (
+    Source,
+    device_option,
+    index_option,
+    local_path,
+    model_option,
+    ray_options,
+)
 
 if TYPE_CHECKING:
     from ddh.cluster import Cluster
     from ddh.index.collection import Collection, PictureFile
 
 FEW_FILES = 100  # to be looked at before the network is loaded
-
-Command = Callable[..., Any]
-
-
-def index_option(command: Command) -> Command:
-    """`--index`: which index."""
-    return click.option(
-        "-i", "--index", "location", required=True, metavar="INDEX",
-        help="A folder, postgresql://..., milvus://..., or a Milvus Lite file (.db).",
-    )(command)  # fmt: skip
-
-
-def model_option(command: Command) -> Command:
-    """`--model`: the model, which an index remembers."""
-    return click.option(
-        "-m", "--model", type=click.Path(path_type=Path),
-        help="Model folder; not needed where the index remembers it.",
-    )(command)  # fmt: skip
-
-
-def device_option(command: Command) -> Command:
-    """`--device`: where the network runs."""
-    return click.option(
-        "--device", default="auto", show_default=True, help="auto, cpu, cuda, mps."
-    )(command)
 
 
 @click.group()
@@ -103,7 +86,7 @@ def _add_here(
     part = collection.bind_folder(folder, moved=moved)
     changes = collection.changes(folder, part)
     to_encode = [*changes.new, *changes.changed]
-    failures = changes.unusable + _write_codes(collection, to_encode, device)
+    failures = changes.unusable + encode_files(collection, to_encode, device)
     collection.restamp(changes.touched)
     pruned = collection.index.delete(changes.gone) if prune else 0
     failed = {failure["name"] for failure in failures}
@@ -154,23 +137,32 @@ def _added(document: dict[str, Any]) -> str:
     return "\n".join(filter(None, [*lines, describe_failures(document["skipped"])]))
 
 
-def _write_codes(
-    collection: "Collection", files: list["PictureFile"], device: str
-) -> list[dict[str, str]]:
-    """Encode files and write their rows batch by batch; those that cannot be used."""
+def encode_files(
+    collection: "Collection", files: list["PictureFile"], device: str,
+    metadata: Callable[[str], dict[str, Any]] | None = None,
+) -> list[dict[str, str]]:  # fmt: skip
+    """Encode files and write their rows batch by batch; the files that cannot be used.
+
+    `metadata` gives that of a key; by default each row keeps what it has.
+    """
     failures = _failures_of_all(files) if len(files) <= FEW_FILES else []
     if len(failures) == len(files):
         return failures
     from ddh.images import ImageFiles
     from ddh.index.collection import content_digest, write_codes
 
-    model = load_encoder(collection, device)
-    failures = []
+    model, failures = load_encoder(collection, device), []
     with bar("Encoding", total=len(files), unit="image") as progress:
         for batch in model.encode_images(ImageFiles([file.path for file in files])):
             done = [files[i] for i in batch.indices]
             stamps = [file.stamp._replace(digest=content_digest(file.path)) for file in done]
-            write_codes(collection.index, [file.key for file in done], batch.codes, stamps)
+            keys = [file.key for file in done]
+            if metadata is None:
+                write_codes(collection.index, keys, batch.codes, stamps)
+            else:
+                collection.index.upsert(
+                    keys, batch.codes, paths=keys, stamps=stamps, metadata=[*map(metadata, keys)]
+                )
             failures += [
                 {"name": files[bad.index].key, "reason": bad.reason} for bad in batch.failures
             ]
@@ -238,22 +230,9 @@ def info(location: str, as_json: bool) -> None:
     """
     with open_collection(location, None) as collection:
         document = asdict(collection.index.info())
-    size = document["disk_bytes"]
-    lines = [
-        f"{location}: {document['rows']:,} rows of {document['bits']} bits ({document['engine']})",
-        _line("model id", document["model_id"] or "not known"),
-        _line("made", document["created"]),
-        _line("bit order", document["bit_order"]),
-        _line("deleted", f"{document['deleted']:,} rows, to be cleared away by compacting"),
-        _line("on disk", f"{size / 1e6:,.1f} MB") if size is not None else "",
-        *(_line(name, value) for name, value in document["details"].items()),
-        *(_line(name.replace("_", " "), value) for name, value in document["settings"].items()),
-    ]
-    emit(document, "\n".join(filter(None, lines)), as_json)
-
-
-def _line(name: str, value: str) -> str:
-    return f"  {name:<16} {value}"
+    head = f"{location}: {document['rows']:,} rows of {document['bits']} bits"
+    rest = {key: value for key, value in document.items() if key not in ("rows", "bits", "engine")}
+    emit(document, f"{head} ({document['engine']})\n{as_text(rest, '  ')}", as_json)
 
 
 @index.command()

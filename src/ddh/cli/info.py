@@ -2,7 +2,7 @@
 
 import json
 import platform
-from importlib import metadata, util
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +12,14 @@ import numpy as np
 import ddh
 from ddh._core.errors import InputError
 from ddh._core.output import emit, json_option
-
-LIBRARIES = ("numpy", "scipy", "scikit-learn", "pillow", "torch", "safetensors")
-OPTIONAL = {
-    "faiss": "approximate neighbours, faiss export",
-    "timm": "any timm backbone",
-    "psycopg": "PostgreSQL index",
-    "pymilvus": "Milvus index",
-    "pyarrow": "Parquet export",
-    "matplotlib": "plots of the benches",
-    "cv2": "flower descriptors",
-}
+from ddh.cli.doctor import EXTRAS, requirements
 
 
 @click.command()
 @click.argument("path", required=False, type=click.Path(exists=True, path_type=Path))
 @json_option
 def info(path: Path | None, as_json: bool) -> None:
-    """Tell what a model, an index or a codes file holds; without PATH, tell about ddh itself.
+    """Describe a model, an index or a codes file; without PATH, this installation.
 
     \b
     ddh info
@@ -37,15 +27,27 @@ def info(path: Path | None, as_json: bool) -> None:
     ddh info codes.npz --json
     """
     document = _installation() if path is None else describe(path)
-    emit(document, _text(document), as_json)
+    emit(document, as_text(document), as_json)
 
 
 def describe(path: Path) -> dict[str, Any]:
     """What a path holds, by looking at it."""
     if (path / "model.json").is_file():
-        return _model(path)
+        from ddh.hashers import storage
+
+        description, arrays, model_id = storage.read(path)
+        shapes = {name: list(array.shape) for name, array in arrays.items() if "." not in name}
+        size = sum(file.stat().st_size for file in path.iterdir())
+        return {"kind": "model", "id": model_id, **description, "bytes": size, "arrays": shapes}
     if path.suffix == ".npz":
-        return _codes(path)
+        with np.load(path, allow_pickle=False) as file:
+            if "codes" not in file or "bits" not in file:
+                raise InputError(f"{path} is not a codes file written by `ddh encode`")
+            return {
+                "kind": "codes", "images": len(file["names"]), "bits": int(file["bits"]),
+                "bytes": int(file["codes"].nbytes), "model_id": str(file["model_id"]),
+                "bit_order": str(file["bit_order"]),
+            }  # fmt: skip
     from ddh.index import open as open_index
 
     try:
@@ -55,32 +57,11 @@ def describe(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} is not a model, a codes file or an index: {error}") from error
 
 
-def _model(path: Path) -> dict[str, Any]:
-    from ddh.hashers import storage
-
-    description, arrays, model_id = storage.read(path)
-    size = sum(file.stat().st_size for file in path.iterdir())
-    return {
-        "kind": "model", "id": model_id, **description, "bytes": size,
-        "arrays": {name: list(array.shape) for name, array in arrays.items() if "." not in name},
-    }  # fmt: skip
-
-
-def _codes(path: Path) -> dict[str, Any]:
-    with np.load(path, allow_pickle=False) as file:
-        if "codes" not in file or "bits" not in file:
-            raise InputError(f"{path} is not a codes file written by `ddh encode`")
-        return {
-            "kind": "codes", "images": len(file["names"]), "bits": int(file["bits"]),
-            "bytes": int(file["codes"].nbytes), "model_id": str(file["model_id"]),
-            "bit_order": str(file["bit_order"]),
-        }  # fmt: skip
-
-
 def _installation() -> dict[str, Any]:
     from ddh.codes import kernel
     from ddh.neighbours.native import available
 
+    wanted = requirements()
     return {
         "kind": "installation",
         "ddh": ddh.__version__,
@@ -88,11 +69,8 @@ def _installation() -> dict[str, Any]:
         "machine": f"{platform.system()} {platform.machine()}",
         "hamming kernel": kernel(),
         "overlap kernel": "native" if available() else "scipy",
-        "libraries": {name: _version(name) for name in LIBRARIES},
-        "optional": {
-            name: "installed" if util.find_spec(name) else f"not installed ({purpose})"
-            for name, purpose in OPTIONAL.items()
-        },
+        "libraries": {r.distribution: _version(r.distribution) for r in wanted if not r.extra},
+        "optional": {r.distribution: _version(r.distribution) for r in wanted if r.extra in EXTRAS},
     }
 
 
@@ -103,12 +81,12 @@ def _version(name: str) -> str:
         return "not installed"
 
 
-def _text(document: dict[str, Any], indent: str = "") -> str:
+def as_text(document: dict[str, Any], indent: str = "") -> str:
     """Nested values as an indented list; long lists are cut."""
     lines = []
     for key, value in document.items():
         if isinstance(value, dict):
-            lines += [f"{indent}{key}:", _text(value, indent + "  ")] if value else []
+            lines += [f"{indent}{key}:", as_text(value, indent + "  ")] if value else []
         elif isinstance(value, list) and len(value) > 8:
             lines.append(f"{indent}{key}: {len(value)} entries")
         elif value is not None:

@@ -8,7 +8,7 @@ import click
 from ddh._core.errors import InputError
 from ddh._core.jobs import recorded
 from ddh._core.output import describe_failures, emit, json_option, quiet_option
-from ddh.cli.fit import read_input, work_folder
+from ddh.cli.options import checkpoint_dir, device_option, read_input
 
 
 @click.command()
@@ -18,54 +18,40 @@ from ddh.cli.fit import read_input, work_folder
     help="Weights file to write, .safetensors.",
 )  # fmt: skip
 @click.option(
-    "--backbone",
-    default="efficientnet-lite0",
-    show_default=True,
+    "--backbone", default="efficientnet-lite0", show_default=True,
     help="Network: efficientnet-lite0/1/2, resnet18, resnet50, resnet18-tiny, timm/NAME.",
-)
+)  # fmt: skip
 @click.option("--weights", default="auto", show_default=True, help="auto, random, or a file.")
 @click.option("--size", type=int, help="Side of the network's input in pixels.")
 @click.option("--minutes", type=float, help="Training time; the schedule is planned to fit it.")
 @click.option("--epochs", type=int, help="Passes over the images, in place of --minutes.")
 @click.option(
-    "--objective",
-    default="byol",
-    show_default=True,
+    "--objective", default="byol", show_default=True,
     help="byol: tell images apart; pseudo-codes: learn the codes of neighbourhoods, starting from "
     "trained weights.",
-)
+)  # fmt: skip
 @click.option(
-    "--rounds",
-    type=int,
+    "--rounds", type=int,
     help="Number of warm-up/decay cycles; pseudo-codes regenerates its labels at the start of "
     "each.  [default: byol 1, pseudo-codes 2]",
-)
+)  # fmt: skip
 @click.option("--batch-size", type=int, help="Images per step.  [default: 512]")
 @click.option("--learning-rate", type=float, help="Peak rate for 256 images per step.")
 @click.option(
-    "--neighbours-from",
-    type=float,
+    "--neighbours-from", type=float,
     help="Fraction of training after which a confident neighbour may replace the second view.  "
     "[default: 1, never]",
-)
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, mps.")
+)  # fmt: skip
+@device_option
 @click.option("--seed", default=0, show_default=True)
 @click.option("--resume", is_flag=True, help="Continue an interrupted run within its schedule.")
 @json_option
 @quiet_option
 @recorded("pretrain", "out")
 def pretrain(
-    images: Path,
-    out: Path,
-    backbone: str,
-    weights: str,
-    size: int | None,
-    device: str,
-    seed: int,
-    resume: bool,
-    as_json: bool,
-    **settings: Any,
-) -> None:
+    images: Path, out: Path, backbone: str, weights: str, size: int | None, device: str, seed: int,
+    resume: bool, as_json: bool, **settings: Any,
+) -> None:  # fmt: skip
     """Train a network on images without labels, for better features and codes.
 
     Starts from pretrained weights if the network has some, otherwise from random ones. Progress is
@@ -96,7 +82,7 @@ def pretrain(
     torch.manual_seed(seed)
     network = create(backbone, weights, size)
     chosen = pretrain_settings(network.preprocessing.size, network.origin != "random", settings)
-    with run_folder(work_folder(out), resume, seed) as kept:
+    with run_folder(checkpoint_dir(out), resume, seed) as kept:
         options: dict[str, Any] = {"device": device, "seed": seed, "resume": resume}
         done = run(network, open_images(X), chosen, folder=kept.folder, **options)
         save(done.backbone, out)

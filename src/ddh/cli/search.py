@@ -12,14 +12,8 @@ from numpy.typing import NDArray
 
 from ddh._core.errors import InputError
 from ddh._core.output import describe_failures, emit, json_option, quiet_option
-from ddh.cli.index import (
-    device_option,
-    find_key,
-    index_option,
-    load_encoder,
-    model_option,
-    open_collection,
-)
+from ddh.cli.index import find_key, load_encoder, open_collection
+from ddh.cli.options import device_option, index_option, model_option, sheet_option
 
 if TYPE_CHECKING:
     from ddh.index import Hit
@@ -44,7 +38,7 @@ class Query:
 @model_option
 @click.option("-k", default=10, show_default=True, help="Answers for each picture.")
 @click.option("--folder", help="Search below this folder of the collection only.")
-@click.option("--sheet", type=click.Path(path_type=Path), help="Write a contact sheet (PNG).")
+@sheet_option
 @click.option("--open", "show", is_flag=True, help="Open the contact sheet.")
 @device_option
 @json_option
@@ -122,11 +116,11 @@ def _encode(collection: "Collection", queries: list[Query], device: str) -> list
 
 
 def _entry(collection: "Collection", hit: "Hit") -> dict[str, Any]:
-    file = collection.file(hit.key)
+    file = collection.file(hit.key) or hit.path
     return {
         "key": hit.key,
         "distance": hit.distance,
-        "file": str(file) if file is not None else hit.path,
+        "file": file and str(file),
         "metadata": hit.metadata,
     }
 

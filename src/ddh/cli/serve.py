@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from ddh._core.errors import InputError
+from ddh.cli.options import device_option
 from ddh.serve.settings import LOOPBACK, Settings
 
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
@@ -34,7 +35,7 @@ DEFAULTS = Settings()
 )  # fmt: skip
 @click.option("--writable", is_flag=True, help="Allow rows to be added and removed.")
 @click.option("--open", "show", is_flag=True, help="Open the page in a browser.")
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, mps.")
+@device_option
 @click.option(
     "--cache", type=click.Path(file_okay=False, path_type=Path),
     help="Folder for thumbnails and maps; DDH_CACHE or the user's cache otherwise.",
