@@ -22,7 +22,7 @@ from ddh.backbones import Backbone, create
 from ddh.hashers import storage
 from ddh.hashers.base import Floats
 from ddh.hashers.deep_training import DeepTraining, HashLayers, Objective, seeded
-from ddh.hashers.image_hasher import ImageHasher
+from ddh.hashers.image_hasher import ImageHasher, tensors_below
 from ddh.hashers.label_pairs import labelled_rows
 from ddh.images import ImageSource
 from ddh.train.device import choose
@@ -212,11 +212,6 @@ class DeepHasher(ImageHasher):
         return scalars, arrays
 
     def _restore(self, scalars: dict[str, Any], arrays: storage.Arrays) -> None:
-        weights = {
-            name.removeprefix(LAYERS): torch.from_numpy(array.copy())
-            for name, array in arrays.items()
-            if name.startswith(LAYERS)
-        }
         rest = {name: array for name, array in arrays.items() if not name.startswith(LAYERS)}
         super()._restore(scalars, rest)
         if self.hidden is not None:
@@ -224,7 +219,7 @@ class DeepHasher(ImageHasher):
         with torch.device("meta"):  # no memory, and no draw from the random generator
             layers = self._layers(self.n_features_in_)
         try:
-            layers.load_state_dict(weights, assign=True)
+            layers.load_state_dict(tensors_below(arrays, LAYERS), assign=True)
         except RuntimeError as error:
             raise ModelError(
                 f"the layers of this {type(self).__name__} do not fit: {error}"

@@ -18,6 +18,7 @@ from ddh.codes import code_bytes, pack
 from ddh.hashers import storage
 from ddh.hashers.base import Floats, Hasher, check_features
 from ddh.images import Failure, ImageSource, Preprocessing, is_images, open_images
+from ddh.train.checkpoint_io import below
 from ddh.train.features import Extractor, Features, extract
 from ddh.train.inputs import Pictures
 from ddh.train.run_folder import Run, run_folder
@@ -192,6 +193,11 @@ class ImageHasher(Hasher):
         self._set_backbone(None if described is None else _rebuilt(described, arrays))
 
 
+def tensors_below(arrays: storage.Arrays, prefix: str) -> dict[str, torch.Tensor]:
+    """Arrays whose names begin with a prefix, without it, as tensors."""
+    return {k: torch.from_numpy(v.copy()) for k, v in below(arrays, prefix).items()}
+
+
 def _rebuilt(described: dict[str, Any], arrays: storage.Arrays) -> Backbone:
     """The backbone of a saved model, from its own arrays or from the package it came with."""
     preprocessing = Preprocessing.from_dict(described["preprocessing"])
@@ -206,13 +212,8 @@ def _rebuilt(described: dict[str, Any], arrays: storage.Arrays) -> Backbone:
                 f"installed are {network.origin}"
             )
     else:
-        state = {
-            name.removeprefix(BACKBONE): torch.from_numpy(array.copy())
-            for name, array in arrays.items()
-            if name.startswith(BACKBONE)
-        }
         try:
-            network.load_state_dict(state)
+            network.load_state_dict(tensors_below(arrays, BACKBONE))
         except RuntimeError as error:
             raise ModelError(f"the weights of the backbone do not fit it: {error}") from error
         network.origin = described["origin"]

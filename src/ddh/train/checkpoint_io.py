@@ -8,7 +8,7 @@ shards are deleted then. Any number of processes can resume from it.
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -20,6 +20,7 @@ from ddh._core.errors import ModelError
 from ddh.train.distributed import SINGLE, Processes
 
 Tensors = dict[str, Tensor]
+Value = TypeVar("Value")
 
 
 def collect(modules: dict[str, nn.Module], optimiser: torch.optim.Optimizer) -> Tensors:
@@ -133,6 +134,6 @@ def write(path: Path, tensors: Tensors, state: dict[str, Any] | None = None) -> 
         save_file(tidy, temporary, metadata={"state": json.dumps(state or {})})
 
 
-def below(tensors: Tensors, prefix: str) -> Tensors:
-    """The tensors whose names begin with a prefix, without it."""
-    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+def below(values: dict[str, Value], prefix: str) -> dict[str, Value]:
+    """The values whose names begin with a prefix, without it."""
+    return {k.removeprefix(prefix): v for k, v in values.items() if k.startswith(prefix)}

@@ -89,7 +89,7 @@ def fit_head(
     if folder is not None:
         identity = identity or RunIdentity.of_arrays(features=features)
         sources = RunIdentity.of_arrays(labels=labels, label_features=label_features)
-        identity = identity.with_values(**sources.values)
+        identity = identity.with_values(approximate=approximate, **sources.values)
     if labels is not None:
         groups = label_groups(labels)
         degrees = groups.degree()
@@ -185,10 +185,8 @@ def neighbourhood_graph(
     saved = None
     if folder is not None and identity is not None:
         names = ("k1", "k2", "centre", "normalize")
-        chosen = {name: getattr(settings, name) for name in names}
-        saved = identity.with_values(approximate=approximate, **chosen).path(
-            folder, "graph", ".npz"
-        )
+        of_labels = identity.with_values(**{name: getattr(settings, name) for name in names})
+        saved = of_labels.path(folder, "graph", ".npz")
 
     def part(rank: int) -> Path:
         assert saved is not None
@@ -294,25 +292,16 @@ class HashingTask(TrainingTask):
         return {"loss": total, **terms._asdict()}
 
     def optimiser(self) -> torch.optim.Optimizer:
-        settings = self.settings
+        settings, sgd = self.settings, self.settings.optimiser == "sgd"
         groups: list[dict[str, Any]] = [{"params": list(self.layer.parameters())}]
-        if settings.optimiser == "sgd":
-            if self.network_parameters:
-                scale = settings.backbone_lr_scale
-                groups.append({"params": self.network_parameters, "lr_scale": scale})
-            return torch.optim.SGD(
-                groups,
-                lr=settings.learning_rate,
-                momentum=settings.momentum,
-                weight_decay=settings.weight_decay,
-            )
-        groups += [
-            {"params": [weight], "lr_scale": settings.backbone_lr_scale * relative_step(weight)}
-            for weight in self.network_parameters
-        ]
-        return torch.optim.Adam(
-            groups, lr=settings.learning_rate, weight_decay=settings.weight_decay
-        )
+        for weight in self.network_parameters:
+            scale = settings.backbone_lr_scale * (1.0 if sgd else relative_step(weight))
+            groups.append({"params": [weight], "lr_scale": scale})
+        rate, decay = settings.learning_rate, settings.weight_decay
+        if sgd:
+            momentum = settings.momentum
+            return torch.optim.SGD(groups, lr=rate, momentum=momentum, weight_decay=decay)
+        return torch.optim.Adam(groups, lr=rate, weight_decay=decay)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         memory = self.memory

@@ -19,13 +19,6 @@ class HashingLayer(nn.Linear):
             self.bias.normal_(0, 0.01, generator=generator)
 
 
-def trained_modules(backbone: Backbone, depth: Depth) -> list[nn.Module]:
-    """The parts of the backbone that learn at this depth."""
-    if depth == "head":
-        return []
-    return backbone.last_stage() if depth == "last stage" else [backbone]
-
-
 def prepare(backbone: Backbone, depth: Depth, device: torch.device) -> list[nn.Parameter]:
     """Freeze what does not learn, put the rest in training mode, and move all to the device.
 
@@ -35,7 +28,7 @@ def prepare(backbone: Backbone, depth: Depth, device: torch.device) -> list[nn.P
     """
     freeze(backbone.to(device, memory_format=torch.channels_last))  # type: ignore[call-overload]
     parameters: list[nn.Parameter] = []
-    for module in trained_modules(backbone, depth):
+    for module in backbone.last_stage() if depth == "last stage" else [backbone]:
         module.requires_grad_(True).train()
         parameters.extend(module.parameters())
     if backbone.origin != "random":

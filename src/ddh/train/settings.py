@@ -95,18 +95,13 @@ class Settings:
     network_epochs: int
 
     def __post_init__(self) -> None:
-        for name in ("k1", "k2", "batch_size", "epochs"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("alpha", "learning_rate", "final_learning_rate"):
-            if not getattr(self, name) > 0:
-                raise InputError(f"{name} must be positive, not {getattr(self, name)}")
-        for name in (
-            "lambda1", "lambda2", "weight_decay", "backbone_lr_scale", "momentum", "network_epochs",
-            "views",
-        ):  # fmt: skip
-            if not getattr(self, name) >= 0:
-                raise InputError(f"{name} must not be negative, not {getattr(self, name)}")
+        for name, value in self.to_dict().items():
+            if name in ("k1", "k2", "batch_size", "epochs") and value < 1:
+                raise InputError(f"{name} must be at least 1, not {value}")
+            if name in ("alpha", "learning_rate", "final_learning_rate") and not value > 0:
+                raise InputError(f"{name} must be positive, not {value}")
+            if isinstance(value, int | float) and not value >= 0:
+                raise InputError(f"{name} must not be negative, not {value}")
         if self.pairs not in ("all", "batch"):
             raise InputError(f"pairs must be 'all' or 'batch', not {self.pairs!r}")
         if self.optimiser not in ("sgd", "adam"):
