@@ -51,11 +51,6 @@ def _centres(database: Codes, lists: int, rng: np.random.Generator, threads: int
     return centres
 
 
-def _list_count(rows: int) -> int:
-    """About twice the square root: then centres and rows of lists are about as much work."""
-    return 1 << round(float(np.log2(rows)) / 2 + 1)
-
-
 class ApproximateIndex:
     """Rows of packed codes in lists, for search that finds nearly all of the nearest rows.
 
@@ -85,7 +80,9 @@ class ApproximateIndex:
             return
         threads = thread_count(threads)
         rng = np.random.default_rng(seed)
-        self.centres = _centres(self.database, _list_count(n), rng, threads)
+        # about twice the square root: centres and rows of lists are then about as much work
+        lists = 1 << round(float(np.log2(n)) / 2 + 1)
+        self.centres = _centres(self.database, lists, rng, threads)
         nearest = scan.search(self.database, self.centres, 1, threads).indices[:, 0]
         self._ids = np.argsort(nearest, kind="stable").astype(np.uint32)
         self._rows = self.database[self._ids]

@@ -1,8 +1,8 @@
 """Products of unit rows: cosines up to a known rounding error, as fast as the CPU allows."""
 
 from pathlib import Path
-from time import perf_counter
-from typing import Protocol
+from timeit import repeat
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,16 +12,18 @@ from ddh.neighbours.cosine import CosineSpace, pieces
 Rows = slice | NDArray[np.int32]
 
 
-class Product(Protocol):
+class Product:
     """The cosines of all rows with all rows, by tiles; `error` is how far any may be off."""
 
+    units: Any
     error: float
 
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        return len(self.units)
 
     def tile(self, rows: Rows, columns: slice) -> NDArray[np.float32]:
         """Cosines of some rows with some columns, in an array of the caller's own."""
-        ...
+        return np.asarray(self.units[rows] @ self.units[columns].T)
 
 
 def summing_error(dimensions: int) -> float:
@@ -34,7 +36,7 @@ def summing_error(dimensions: int) -> float:
     return 1.01 * steps / (1.0 - steps)
 
 
-class Float32Product:
+class Float32Product(Product):
     """float32 by NumPy's BLAS."""
 
     def __init__(self, space: CosineSpace, index: NDArray[np.int32]) -> None:
@@ -43,14 +45,8 @@ class Float32Product:
             self.units[part] = space.l2_normalize(index[part])
         self.error = summing_error(space.dimensions)
 
-    def __len__(self) -> int:
-        return len(self.units)
 
-    def tile(self, rows: Rows, columns: slice) -> NDArray[np.float32]:
-        return self.units[rows] @ self.units[columns].T
-
-
-class BFloat16Product:
+class BFloat16Product(Product):
     """bfloat16 by torch, for CPUs that multiply it faster than float32 (AMX, AVX-512 BF16)."""
 
     def __init__(self, space: CosineSpace, index: NDArray[np.int32]) -> None:
@@ -65,12 +61,9 @@ class BFloat16Product:
         # |a.b - a'.b'| <= |a - a'| |b| + |a'| |b - b'|; then sums in float32, then one rounding
         self.error = 2 * off + off**2 + 2 * summing_error(space.dimensions) + 2.0**-8
 
-    def __len__(self) -> int:
-        return len(self.units)
-
     def tile(self, rows: Rows, columns: slice) -> NDArray[np.float32]:
         chosen = self.units[rows if isinstance(rows, slice) else rows.tolist()]
-        return (chosen @ self.units[columns].T).float().numpy()
+        return np.asarray((chosen @ self.units[columns].T).float().numpy())
 
 
 def fastest_product(space: CosineSpace, index: NDArray[np.int32], k: int, room: int) -> Product:
@@ -81,7 +74,10 @@ def fastest_product(space: CosineSpace, index: NDArray[np.int32], k: int, room: 
     """
     if len(index) >= 4096 and multiplies_bfloat16() and _bfloat16_is_faster(space.dimensions):
         product = BFloat16Product(space, index)
-        if _crowded_share(product, k, room) < 0.05:
+        rows = np.linspace(0, len(product) - 1, 128).astype(np.int32)
+        cosines = product.tile(rows, slice(None))
+        possible = cosines >= threshold(cosines, k + 1, product.error)[:, None]
+        if (possible.sum(axis=1) > room).mean() < 0.05:
             return product
     return Float32Product(space, index)
 
@@ -91,13 +87,6 @@ def threshold(cosines: NDArray[np.float32], k: int, error: float) -> NDArray[np.
     images = cosines.shape[1]
     kth = np.partition(cosines, images - k, axis=1)[:, images - k]
     return kth - np.float32(2.0 * error)
-
-
-def _crowded_share(product: Product, k: int, room: int) -> float:
-    rows = np.linspace(0, len(product) - 1, 128).astype(np.int32)
-    cosines = product.tile(rows, slice(None))
-    possible = cosines >= threshold(cosines, k + 1, product.error)[:, None]
-    return float((possible.sum(axis=1) > room).mean())
 
 
 def multiplies_bfloat16() -> bool:
@@ -113,14 +102,8 @@ def _bfloat16_is_faster(dimensions: int) -> bool:
     """A race of some milliseconds: not every CPU with the instructions gains by them."""
     import torch
 
-    rows = torch.ones((1024, dimensions))
-    times = {}
-    for kind in (torch.float32, torch.bfloat16):
-        units = rows.to(kind)
-        laps = []
-        for _ in range(3):
-            start = perf_counter()
-            (units @ units.T).float()
-            laps.append(perf_counter() - start)
-        times[kind] = min(laps)
-    return times[torch.bfloat16] < times[torch.float32]
+    def seconds(kind: torch.dtype) -> float:
+        units = torch.ones((1024, dimensions), dtype=kind)
+        return min(repeat(lambda: (units @ units.T).float(), number=1, repeat=3))
+
+    return seconds(torch.bfloat16) < seconds(torch.float32)
