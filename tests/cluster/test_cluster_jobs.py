@@ -45,9 +45,11 @@ class TwoNodes:
     def __init__(self) -> None:
         from ray.cluster_utils import Cluster as RayCluster
 
-        self.ray = RayCluster(
-            initialize_head=True, head_node_args={**NODE, "_system_config": HEALTH}
-        )
+        head = {**NODE, "_system_config": HEALTH}
+        try:
+            self.ray = RayCluster(initialize_head=True, head_node_args=head)
+        except Exception:  # Ray waits for 30 s, which a loaded machine may need
+            self.ray = RayCluster(initialize_head=True, head_node_args=head)
         self.other = self.ray.add_node(**NODE)
         self.address: str = self.ray.address
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from click.testing import CliRunner
 
 import ddh.index
 from ddh._core.errors import DDHError, InputError, MissingDependency, ModelError
+from ddh._core.progress import bar
 from ddh.cli import cli
 from ddh.cluster import (
     Cluster,
@@ -23,6 +25,7 @@ from ddh.cluster import (
     ShardTarget,
     bind_url,
     encoder,
+    pipeline,
 )
 from ddh.cluster.batches import Batch, EncodedRow, ImageFile, Outcome, cut
 from ddh.cluster.connection import connect
@@ -269,3 +272,46 @@ def test_a_missing_ray_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingDependency, match=r'pip install "ddh\[ray\]"'), connect("local"):
         pass
+
+
+class FakeRay:
+    """Ray's errors, without Ray."""
+
+    class exceptions:
+        class RayError(Exception):
+            pass
+
+
+def test_many_deadly_pictures_and_a_broken_pipeline_blame_nobody_else(tmp_path, monkeypatch):
+    """Batches with a deadly picture do not come back; the first pipelines break on the way."""
+    deadly = {f"{i:03d}.png" for i in range(5, 100, 8)}
+    breaks = iter(range(2))
+
+    def run_without_ray(driver, arguments):
+        for done, batch in enumerate(arguments[0]):
+            if done == 10 and next(breaks, None) is not None:
+                raise FakeRay.exceptions.RayError("a node is gone")
+            if not deadly & {file.key for file in batch.files}:
+                yield replace(encoded(batch), worker="one")
+
+    monkeypatch.setattr(pipeline._Driver, "_run", run_without_ray)
+    target, report = shards(str(tmp_path)), Report()
+    with bar("Encoding", total=None) as progress:
+        driver = pipeline._Driver(FakeRay, (), 2, 0.0, target, report, progress)
+        first, *others = cut([file for file in pictures(100) if file.key not in deadly], 4)
+        driver.encode([first, *cut(pictures(100), 4), *others])
+    assert {entry["name"] for entry in report.skipped} == deadly
+    assert sorted(set(keys(tmp_path))) == [f.key for f in pictures(100) if f.key not in deadly]
+
+
+def test_workers_that_never_start_are_an_error(tmp_path, monkeypatch):
+    def broken(driver, arguments):
+        raise FakeRay.exceptions.RayError("no module named ddh")
+        yield
+
+    monkeypatch.setattr(pipeline._Driver, "_run", broken)
+    with bar("Encoding", total=None) as progress:
+        target = shards(str(tmp_path))
+        driver = pipeline._Driver(FakeRay, (), 2, 0.0, target, Report(), progress)
+        with pytest.raises(DDHError, match="nothing gets done: no module named ddh"):
+            driver.encode(list(cut(pictures(8), 4)))

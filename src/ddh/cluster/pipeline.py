@@ -28,7 +28,7 @@ BATCH_SIZE = 1024
 ATTEMPTS = 2  # at a batch that was lost, and then at each of its images
 WINDOWS = (64, 256, 1024)  # batches of the first, the second and every further pipeline
 BLOCK_BYTES = 1 << 20  # what Ray Data expects of a result before it has seen one
-SPARE_DEATHS = 9
+SPARE_DEATHS = 9  # before the first batch is done
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,6 @@ class _Driver:
         report.new += written.added
         report.changed += written.replaced
         report.skipped += outcome.skipped
-        report.workers.add(outcome.worker)
         figures = {"workers": len(report.workers), "retried": report.retried}
         self.progress.set_postfix(figures, refresh=False)
         self.progress.update(len(batch))
@@ -163,7 +162,6 @@ class _Driver:
 
         def take(single: Batch, outcome: Outcome) -> None:
             whole = singles[single]
-            whole.worker = outcome.worker
             whole.rows += outcome.rows
             whole.skipped += outcome.skipped
 
@@ -178,20 +176,28 @@ class _Driver:
     def _attempt(
         self, batches: list[Batch], take: Callable[[Batch, Outcome], None], *, calls: int
     ) -> list[Batch]:
-        """Encode batches, `calls` at a time per worker; return those lost with their worker."""
+        """Encode batches, `calls` at a time per worker; return those lost with their worker.
+
+        A pipeline that stops in between is started again as long as it gets something done.
+        """
         todo = {batch.id: batch for batch in batches}
-        arguments = batches, self.encoder, min(self.actors, len(batches)), self.gpus, calls
-        try:
-            for outcome in self._run(arguments) if batches else ():
-                if outcome.error is not None:
-                    raise outcome.error
-                take(todo.pop(outcome.batch_id), outcome)
-        except self.ray.exceptions.RayError as error:
-            if len(todo) == len(batches):
-                raise DDHError(
-                    "the workers end one after the other and nothing gets done: "
-                    f"{str(error).strip().splitlines()[-1]}\nIs ddh installed on all nodes?"
-                ) from error
+        while todo:
+            before, actors = len(todo), min(self.actors, len(todo))
+            most_deaths = -1 if self.report.workers else max(SPARE_DEATHS, 3 * actors)
+            pool = actors, self.gpus, calls, most_deaths
+            try:
+                for outcome in self._run((list(todo.values()), self.encoder, *pool)):
+                    if outcome.error is not None:
+                        raise outcome.error
+                    self.report.workers.add(outcome.worker)
+                    take(todo.pop(outcome.batch_id), outcome)
+                break
+            except self.ray.exceptions.RayError as error:
+                if len(todo) == before:
+                    raise DDHError(
+                        "the workers end one after the other and nothing gets done: "
+                        f"{str(error).strip().splitlines()[-1]}\nIs ddh installed on all nodes?"
+                    ) from error
         return list(todo.values())
 
     def _run(self, arguments: tuple[Any, ...]) -> Iterator[Outcome]:
@@ -219,7 +225,12 @@ class RemotePipeline:
 
 
 def run_pipeline(
-    batches: list[Batch], encoder: tuple[Any, ...], actors: int, gpus: float, calls: int
+    batches: list[Batch],
+    encoder: tuple[Any, ...],
+    actors: int,
+    gpus: float,
+    calls: int,
+    most_deaths: int,
 ) -> Iterator[Outcome]:
     """Send batches through a pool of encoders; those whose worker dies do not come back."""
     import pyarrow as pa
@@ -231,7 +242,7 @@ def run_pipeline(
     dataset.context.enable_progress_bars = False
     dataset.context.print_on_execution_start = False
     dataset.context.target_max_block_size = BLOCK_BYTES
-    dataset.context.max_errored_blocks = max(SPARE_DEATHS, 3 * actors)
+    dataset.context.max_errored_blocks = most_deaths
     encoded = dataset.map_batches(
         Encoder,
         fn_constructor_args=encoder,
