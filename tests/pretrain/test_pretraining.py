@@ -133,6 +133,15 @@ def test_stages_follow_each_other_and_those_at_their_end_are_not_run_again(
         assert torch.equal(tensor, again.backbone.state_dict()[name]), name
 
 
+def test_resuming_from_other_initial_weights_is_refused(pictures, tmp_path):
+    pretrain(SmallNetwork(), pictures, settings(epochs=1), device="cpu", folder=tmp_path)
+    other = SmallNetwork()
+    with torch.no_grad():
+        other.layers[0].weight.add_(1.0)
+    with pytest.raises(ModelError, match="made with weights"):
+        pretrain(other, pictures, settings(epochs=1), device="cpu", folder=tmp_path, resume=True)
+
+
 def test_resuming_with_other_settings_is_refused(pictures, tmp_path):
     pretrain(SmallNetwork(), pictures, settings(epochs=1), device="cpu", folder=tmp_path)
     with pytest.raises(ModelError, match="delete the folder"):

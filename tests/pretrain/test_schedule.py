@@ -45,6 +45,12 @@ def test_large_pictures_learn_codes_at_a_lower_rate():
     assert rates == [0.025, 0.01]
 
 
+def test_the_former_name_of_pseudo_codes_is_still_read():
+    stored = pretrain_settings(32, True, {"epochs": 1, "objective": "codes"})
+    assert stored == pretrain_settings(32, True, {"epochs": 1, "objective": "pseudo-codes"})
+    assert stored.objective == "pseudo-codes"
+
+
 def test_wrong_settings_are_refused():
     for changes in ({}, {"epochs": 1, "minutes": 1}, {"epochs": 0}, {"minutes": -1}):
         with pytest.raises(InputError):

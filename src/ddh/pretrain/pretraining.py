@@ -28,7 +28,7 @@ from ddh.pretrain.settings import (
     pretrain_settings,
 )
 from ddh.train.device import choose, compiled, supports_bfloat16
-from ddh.train.identity import images_digest
+from ddh.train.identity import RunIdentity
 from ddh.train.network import freeze
 from ddh.train.trainer import Trainer, TrainingTask
 
@@ -92,11 +92,7 @@ def pretrain(
     inputs = ViewInputs(pixels, backbone, settings, where)
     task = PretrainTask(inputs, schedule, seed, on_eval)
     torch.backends.cudnn.benchmark |= where.type == "cuda"  # all batches have the same shape
-    identity = {
-        "data": images_digest(source, **backbone.preprocessing.to_dict()),
-        "backbone": backbone.name,
-        "settings": settings.to_dict(),
-    }
+    identity = RunIdentity.of_images(source, backbone, settings=settings.to_dict()).values
     trainer = Trainer(
         task, inputs, schedule, batch_size=batch_size, seed=seed, device=where,
         label="Pretraining", show=("loss", "instance_accuracy"), identity=identity,
