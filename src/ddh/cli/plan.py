@@ -9,7 +9,7 @@ import click
 from ddh._core.output import emit, json_option, quiet_option
 
 
-class Count(click.ParamType[int]):
+class Count(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
     """A whole number that may be written as 1e9 or 1_000_000."""
 
     name = "number"
