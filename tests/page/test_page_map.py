@@ -87,7 +87,7 @@ def test_colours_by_metadata_and_by_bit(page):
     page.get_by_label("Colour by").select_option("")
     expect(page.locator(".legend")).to_contain_text("bit 0 is 1")
     by_bit = picture_of(page, other_than=by_parity)
-    page.get_by_role("slider", name="Which bit").press("ArrowRight")
+    page.get_by_role("slider", name="Bit").press("ArrowRight")
     expect(page.locator(".legend")).to_contain_text("bit 1 is 1")
     assert len({by_label, by_parity, by_bit, picture_of(page, other_than=by_bit)}) == 4
 

@@ -3,7 +3,7 @@
 import { fetchBytes, fetchJson, isReported } from "./api.js";
 import { labelPositions } from "./clusterLabels.js";
 import { bitAt } from "./codes.js";
-import { count, failure, h, iconButton, notice, statusLine, viewHead } from "./dom.js";
+import { count, failure, h, iconButton, notice, Slider, statusLine, viewHead } from "./dom.js";
 import { categoryColour, css, themeColour } from "./palette.js";
 import { listenForPanZoom } from "./panZoom.js";
 import { current, go } from "./router.js";
@@ -38,9 +38,8 @@ export class MapView {
       "aria-describedby": "map-said" });
     this.scatter = new Scatter(this.canvas, (context, ratio) => this.drawAbove(context, ratio));
     this.choice = h("select", { id: "colour-by" });
-    this.bit = h("input", { type: "range", id: "colour-bit", min: "0", value: "0", step: "1", "aria-label": "Which bit" });
-    this.bitText = h("output", { for: "colour-bit" });
-    this.bitField = h("div", { class: "field", hidden: true }, h("div", { class: "field-head" }, h("span", {}, "Bit"), this.bitText), this.bit);
+    this.bit = new Slider({ id: "colour-bit", label: "Bit", max: app.health.bits - 1, pause: 0, text: String,
+      changed: () => go("map", { bit: this.bit.value }, { replace: true }) });
     this.legend = h("ul", { class: "legend", role: "list", "aria-label": "Colours" });
     this.announced = h("p", { id: "map-said", class: "unseen", role: "status" });
     this.tip = h("div", { class: "tip", hidden: true });
@@ -48,7 +47,7 @@ export class MapView {
     this.notices = h("div", { class: "map-notices" });
     this.status = statusLine();
     this.tools = h("div", { class: "map-tools", role: "region", "aria-label": "Colours of the map" }, viewHead("Map", this.status),
-      h("div", { class: "field" }, h("label", { for: "colour-by" }, "Colour by"), this.choice), this.bitField, this.legend);
+      h("div", { class: "field" }, h("label", { for: "colour-by" }, "Colour by"), this.choice), this.bit.element, this.legend);
     const buttons = h("div", { class: "map-buttons" },
       iconButton("plus", "Zoom in", () => this.scatter.glideZoom(1.8)),
       iconButton("minus", "Zoom out", () => this.scatter.glideZoom(1 / 1.8)),
@@ -56,7 +55,6 @@ export class MapView {
     this.element = h("div", { class: "view map waiting" }, this.canvas, this.cross, this.notices, this.tools, buttons, this.tip, this.announced);
     this.choice.addEventListener("change", () =>
       go("map", this.choice.value === "" ? { bit: this.bit.value } : { colour: this.choice.value }, { replace: true }));
-    this.bit.addEventListener("input", () => go("map", { bit: this.bit.value }, { replace: true }));
     window.addEventListener("themechange", () => { if (this.points) this.paint(); });
     listenForPanZoom(this.canvas, this.scatter, {
       over: (x, y) => this.select(this.scatter.nearest(x, y, NEAR)),
@@ -118,7 +116,6 @@ export class MapView {
     this.status.textContent = count(this.points, "picture");
     this.names = colours;
     this.choice.replaceChildren(...colours.map((name) => h("option", { value: name }, name)), h("option", { value: "" }, "a bit of the code"));
-    this.bit.max = String(this.app.health.bits - 1);
     this.scatter.covered = this.tools.offsetWidth < this.canvas.clientWidth / 2 ? this.tools.offsetLeft + this.tools.offsetWidth : 0;
     this.scatter.setPoints(xy);
   }
@@ -129,7 +126,7 @@ export class MapView {
     const byName = bit === undefined && this.names.length > 0;
     const name = byName ? (this.names.find((each) => each === colour) ?? this.names[0]) : "";
     this.choice.value = name;
-    this.bitField.hidden = byName;
+    this.bit.element.hidden = byName;
     this.highlighted = null;
     this.colouring = byName ? await this.byCategory(name) : await this.byBit(Number.parseInt(bit ?? "", 10) || 0);
     this.drawLegend();
@@ -151,8 +148,7 @@ export class MapView {
   async byBit(bit) {
     const codes = (this.codes ??= new Uint8Array(await fetchBytes("map/codes")));
     const shown = Math.min(bit, this.app.health.bits - 1);
-    this.bit.value = String(shown);
-    this.bitText.textContent = String(shown);
+    this.bit.value = shown;
     const of = Uint8Array.from({ length: this.points }, (_, i) => bitAt(codes, shown, (i * codes.length) / this.points));
     return { of, names: [`bit ${shown} is 0`, `bit ${shown} is 1`], colours: [categoryColour(0), categoryColour(1)], labels: [] };
   }
