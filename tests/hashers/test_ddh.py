@@ -338,7 +338,7 @@ def test_scikit_learns_contract_holds_with_settings():
     assert model.settings == {"k1": 5}
     assert copied.set_params(k1=None).settings == {"k2": 4}
     with pytest.raises(InputError, match="did you mean 'epochs'"):
-        DDH(epoch=3)
+        DDH(epoch=3).fit(np.eye(8))
     with pytest.raises(InputError, match="did you mean 'epochs'"):
         DDH(settings={"epoch": 3}).fit(np.eye(8))
 

@@ -22,7 +22,7 @@ from ddh.train.features import Features, extract
 from ddh.train.head import fit_head
 from ddh.train.inputs import Pictures
 from ddh.train.run_folder import Run
-from ddh.train.settings import DEPTHS, Depth, Settings, adapt, check_names, settings
+from ddh.train.settings import DEPTHS, Depth, Settings, adapt, settings
 
 
 class DDH(ImageHasher):
@@ -140,10 +140,10 @@ class DDH(ImageHasher):
         own = self._get_param_names()
         changes = {name: params.pop(name) for name in list(params) if name not in own}
         super().set_params(**params)
-        check_names(changes, own)
         if changes:
-            self.settings = {**self._given(), **changes}
-            self.settings = self._given() or None
+            before = self.settings if isinstance(self.settings, Mapping) else {}
+            merged = {**before, **changes}
+            self.settings = {k: v for k, v in merged.items() if v is not None} or None
         return self
 
     @property

@@ -1,7 +1,7 @@
 """Every setting of the training, and the presets that choose them for the user."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Literal
@@ -181,19 +181,13 @@ def settings(preset: str = "fast", **changes: Any) -> Settings:
     """
     if preset not in PRESETS:
         raise InputError(f"there is no preset {preset!r}; there are: {', '.join(PRESETS)}")
-    check_names(changes)
+    known = list(Settings.__dataclass_fields__)
+    for name in changes.keys() - set(known):
+        near = get_close_matches(RENAMED.get(name, name), known, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
+        raise InputError(f"there is no setting {name!r}; {hint}")
     given = {name: value for name, value in changes.items() if value is not None}
     return replace(PRESETS[preset], **given)
-
-
-def check_names(names: Iterable[str], others: Iterable[str] = ()) -> None:
-    """Refuse names that are no settings (nor `others`), with the nearest one that is."""
-    known = sorted({*Settings.__dataclass_fields__, *others})
-    for name in names:
-        if name not in known:
-            near = get_close_matches(RENAMED.get(name, name), known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
-            raise InputError(f"there is no setting {name!r}; {hint}")
 
 
 LEAST_STEPS = 1200
