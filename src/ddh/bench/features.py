@@ -10,6 +10,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+import ddh
 from ddh._core.errors import DDHWarning, InputError
 from ddh.bench.options import BenchOptions
 from ddh.bench.results import Store, key_digest
@@ -91,6 +92,7 @@ def compute_features(
 
     network = create(options.backbone, options.weights, options.size)
     key = {
+        "library": ddh.__version__,
         "data": data.name,
         "images": digest(np.array(list(data.images.names))),
         "backbone": network.name,

@@ -64,8 +64,7 @@ def _from_features(
     from ddh.neighbours import expand, knn
 
     X = _features(images, dimensions, seed, other["features"])
-    if device != "cpu":
-        knn(X[: k1 + 2], k1, device=device)  # initialises the device
+    expand(knn(X[:CLUSTER], k1, device=device), k2, X[:CLUSTER])  # imports, starts the device
     lists, nearest = timed(lambda: knn(X, k1, device=device))
     S, expansion = timed(lambda: expand(lists, k2, X))
     return {"knn": nearest, "expansion": {**expansion, "mean degree": S.nnz / len(X)}}
