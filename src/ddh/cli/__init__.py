@@ -6,7 +6,7 @@ import click
 
 import ddh
 from ddh._core.errors import DDHError
-from ddh._core.lazy_group import LazyGroup
+from ddh._core.output import LazyGroup
 
 # verb -> "module:object"; the help of `ddh --help` reads each module's short help.
 VERBS = {

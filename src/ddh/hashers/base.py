@@ -24,6 +24,7 @@ from sklearn.utils import Tags, check_array
 import ddh
 from ddh._core.arrays import sgn
 from ddh._core.errors import InputError, ModelError
+from ddh._core.spans import spans
 from ddh.codes import code_bytes, pack
 from ddh.hashers import storage
 from ddh.neighbours.labels import check_labels as check_labels
@@ -61,8 +62,8 @@ def check_features(X: ArrayLike, *, least_rows: int = 1, half: bool = False) -> 
             f"features are an (images, dimensions) array, not one of shape {array.shape}; "
             "use X.reshape(len(X), -1) for images"
         )
-    blocks = (array[start : start + BATCH_ROWS] for start in range(0, len(array), BATCH_ROWS))
-    bad = np.flatnonzero(np.concatenate([~np.isfinite(block).all(axis=1) for block in blocks]))
+    blocks = spans(len(array), BATCH_ROWS)
+    bad = np.flatnonzero(np.concatenate([~np.isfinite(array[rows]).all(axis=1) for rows in blocks]))
     if bad.size:
         raise InputError(
             f"features hold NaN or infinity in {bad.size} row(s), the first is row {bad[0]}; "
@@ -158,9 +159,8 @@ class Hasher(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
                 f"{columns} features as input: it was fitted on {columns} dimensions"
             )
         codes = np.empty((len(features), self.bits), np.int8)
-        for start in range(0, len(features), BATCH_ROWS):
-            part = slice(start, start + BATCH_ROWS)
-            codes[part] = sgn(self._outputs(features[part]))
+        for rows in spans(len(features), BATCH_ROWS):
+            codes[rows] = sgn(self._outputs(features[rows]))
         return codes
 
     def encode(self, X: ArrayLike) -> NDArray[np.uint8]:

@@ -94,15 +94,10 @@ def _read_batch(path: Path, md5: str) -> _Batch:
     if found != md5:
         raise InputError(f"{path} is damaged or not the official file (md5 {found}): {WHERE}")
     try:
-        return _parse_batch(content)
+        batch = _ArraysOnly(io.BytesIO(content), encoding="bytes").load()
+        planes = np.asarray(batch[b"data"], np.uint8).reshape(-1, 3, 32, 32)  # red, green, blue
+        labels = np.asarray(batch[b"labels"], np.int64)
+        names = [name.decode("ascii") for name in batch[b"filenames"]]
     except Exception as error:  # a strange pickle makes the reader raise almost anything
         raise InputError(f"{path} does not hold a batch of CIFAR-10: {error}") from error
-
-
-def _parse_batch(content: bytes) -> _Batch:
-    """Rows of `data` are a picture's red, green and blue planes one after the other."""
-    batch = _ArraysOnly(io.BytesIO(content), encoding="bytes").load()
-    planes = np.asarray(batch[b"data"], np.uint8).reshape(-1, 3, 32, 32)
-    labels = np.asarray(batch[b"labels"], np.int64)
-    names = [name.decode("ascii") for name in batch[b"filenames"]]
     return _Batch(planes.transpose(0, 2, 3, 1), labels, names)

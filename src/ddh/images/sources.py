@@ -242,7 +242,7 @@ def _is_path(x: Any) -> bool:
 
 def is_images(x: Any) -> bool:
     """Whether `x` holds pictures (to be opened) and not ready features, which have two axes."""
-    if isinstance(x, ImageSource) or hasattr(x, "images") or _is_path(x):
+    if _is_path(x) or any(isinstance(s, ImageSource) for s in (x, getattr(x, "images", None))):
         return True
     if isinstance(x, list | tuple) and x and all(map(_is_path, x)):
         return True
