@@ -198,22 +198,14 @@ def subset(split: RetrievalSplit, images: int | None, seed: int = 0) -> Retrieva
 # -- measurements ------------------------------------------------------------------------------
 
 
-def fit(
-    method: str,
-    bits: int,
-    seed: int,
-    settings: dict[str, Any],
-    device: str,
-    X: NDArray[np.float32],
-    y: NDArray[Any] | None = None,
-) -> Any:
-    """A fitted hasher."""
+def hasher(method: str, bits: int, seed: int, settings: dict[str, Any], device: str) -> Any:
+    """An unfitted hasher."""
     from ddh.hashers import create
 
-    hasher = create(method, bits=bits, **{"random_state": seed, **settings})
-    if "device" in hasher.get_params():
-        hasher.set_params(device=device)
-    return hasher.fit(X, y)
+    made = create(method, bits=bits, **{"random_state": seed, **settings})
+    if "device" in made.get_params():
+        made.set_params(device=device)
+    return made
 
 
 def measure_row(
@@ -241,8 +233,9 @@ def _measure(
     labels = _training_labels(task, row, seed) if row.supervised else None
     parts = task.part("query"), task.part("database")
     train = task.part("train")
-    hasher, fitting = timed(fit, row.method, bits, seed, settings, device, train, labels)
-    (query, database), encoding = timed(lambda: [hasher.encode(part) for part in parts])
+    model = hasher(row.method, bits, seed, settings, device)
+    _, fitting = timed(model.fit, train, labels)
+    (query, database), encoding = timed(lambda: [model.encode(part) for part in parts])
     retrieval = Retrieval(
         query,
         database,
@@ -262,7 +255,7 @@ def _measure(
         },
         "diagnostics": diagnose(database, bits=bits).as_dict(),
         "examples": _examples(task, query, database),
-        "settings": {name: _plain(value) for name, value in hasher.get_params().items()},
+        "settings": {name: _plain(value) for name, value in model.get_params().items()},
     }
 
 

@@ -21,7 +21,7 @@ from ddh.bench.options import BenchOptions, shared_options
 from ddh.bench.plots import INK, drawing, style
 from ddh.bench.pretrained import learn
 from ddh.bench.results import Outcome, Record, Store, Table
-from ddh.bench.retrieval import fit
+from ddh.bench.retrieval import hasher
 from ddh.bench.tables import TABLE6
 from ddh.descriptors import DESCRIPTORS, Vocabulary, extract
 from ddh.descriptors.opencv import opencv
@@ -237,8 +237,8 @@ def best_run(
     def measure(candidate: Candidate) -> Record:
         rows = slice(None) if row.transductive else task.split.train
         features = task.rows(rows, candidate.views)
-        hasher = fit(row.method, bits, seed, candidate.settings, device, features)
-        return task.recognise(hasher.transform(task.features))
+        model = hasher(row.method, bits, seed, candidate.settings, device).fit(features)
+        return task.recognise(model.transform(task.features))
 
     runs = []
     for candidate in row.candidates_for(bits):
