@@ -46,6 +46,7 @@ def test_a_second_start_keeps_what_is_there_and_a_stopped_one_goes_on(made, monk
         patch.setattr("ddh.hashers.DDH.encode_images", refuse)
         assert demo_page.build(made, PICTURES) == made / "digits.index"
     with ddh.index.open(made / "digits.index", create=False) as index:
+        index.set_setting(demo="stopped")
         index.delete(["0/0000.png"])
     with monkeypatch.context() as patch:
         patch.setattr("ddh.hashers.DDH.fit", refuse)

@@ -7,8 +7,6 @@ from typing import Any
 
 import click
 
-from ddh._core import progress
-
 SHOWN_FAILURES = 10
 
 
@@ -23,6 +21,8 @@ def quiet_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """`--quiet`: no progress bars."""
 
     def switch(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
+        from ddh._core import progress  # needs tqdm, which `ddh doctor` may have to report missing
+
         progress.set_quiet(value)
 
     return click.option(

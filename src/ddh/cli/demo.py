@@ -143,6 +143,10 @@ def build(out: Path, pictures: int = PICTURES) -> Path:
     from ddh.hashers import DDH
 
     folder, model, index = out / "digits", out / "digits-pictures.ddh", out / "digits.index"
+    if index.is_dir():
+        with open_collection(str(index), None) as collection:
+            if collection.index.settings().get("demo") == "complete":
+                return index
     write_pictures(folder, pictures)
     if not (model / "model.json").is_file():
         click.echo(f"Learning {PAGE_BITS}-bit codes for {pictures:,} pictures, without labels.")
@@ -154,6 +158,7 @@ def build(out: Path, pictures: int = PICTURES) -> Path:
             collection, [*changes.new, *changes.changed], "auto",
             metadata=lambda key: {"label": key.split("/")[0]},
         )  # fmt: skip
+        collection.index.set_setting(demo="complete")
     return index
 
 
