@@ -27,12 +27,13 @@ VERBS = {
     "plan": "ddh.cli.plan:plan",
     "bench": "ddh.bench:bench",
 }
+HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
 
 @click.group(
     cls=LazyGroup,
     verbs=VERBS,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={**HELP_OPTIONS, "max_content_width": 100, "show_default": True},
 )
 @click.version_option(ddh.__version__, prog_name="ddh")
 def cli() -> None:

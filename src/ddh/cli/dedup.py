@@ -14,8 +14,8 @@ from ddh._core.errors import InputError
 from ddh._core.output import emit, json_option, quiet_option
 from ddh._core.progress import track
 from ddh.cli.index import open_collection
-from ddh.cli.options import index_option, sheet_option
-from ddh.cli.search import TILE, picture
+from ddh.cli.options import ANY_PATH, NEW_FOLDER, index_option, sheet_option
+from ddh.cli.search import draw_sheet
 
 if TYPE_CHECKING:
     from ddh.duplicates import DuplicateGroup
@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 
 SHOWN_GROUPS = 20
 SHEET_GROUPS = 200
-SHEET_COLUMNS = 12
 DEFAULT_SHARE = 0.95
-
 
 Member = dict[str, Any]  # key, file, width, height, bytes, distance to the best in bits, keep
 
@@ -34,17 +32,15 @@ Member = dict[str, Any]  # key, file, width, height, bytes, distance to the best
 @index_option
 @click.option("--radius", type=int, help="Largest Hamming distance between two images, in bits.")
 @click.option(
-    "--share",
-    type=float,
+    "--share", type=float,
     help=f"Smallest fraction of equal bits, instead of --radius.  [default: {DEFAULT_SHARE}]",
-)
+)  # fmt: skip
 @click.option("--folder", help="Look below this folder of the collection only.")
-@click.option("-o", "--out", type=click.Path(path_type=Path), help="Write the groups: .csv, .json.")
+@click.option("-o", "--out", type=ANY_PATH, help="Write the groups: .csv, .json.")
 @sheet_option
 @click.option(
-    "--move-to", type=click.Path(file_okay=False, path_type=Path),
-    help="Move all but the best of each group into this folder.",
-)  # fmt: skip
+    "--move-to", type=NEW_FOLDER, help="Move all but the best of each group into this folder."
+)
 @json_option
 @quiet_option
 def dedup(
@@ -77,7 +73,7 @@ def dedup(
         if out is not None:
             out.write_text(_csv(groups) if out.suffix == ".csv" else json.dumps(document, indent=2))
         if sheet is not None and groups:
-            _draw(groups, sheet)
+            draw_sheet(map(_shown, groups[:SHEET_GROUPS]), sheet)
         if move_to is not None:
             document["moved"] = _move(collection, extra, move_to)
     emit(document, _text(document, move_to), as_json)
@@ -101,24 +97,23 @@ def _ranked(collection: "Collection", group: "DuplicateGroup") -> list[Member]:
     from ddh.duplicates import measure, rank
 
     rows = collection.index.get_many([hit.key for hit in group])
-    ranked = rank(rows, [measure(collection.file(row.key)) for row in rows])
-    keys = [picture.row.key for picture in ranked]
-    files = [collection.file(key) for key in keys]
+    files = {row.key: collection.file(row.key) for row in rows}
+    ranked = rank(rows, [measure(file) for file in files.values()])
     return [
         {
-            "key": key, "file": file and str(file), **picture.size._asdict(),
-            "distance": picture.distance, "keep": picture is ranked[0],
+            "key": row.key, "file": files[row.key] and str(files[row.key]), **size._asdict(),
+            "distance": distance, "keep": place == 0,
         }
-        for key, file, picture in zip(keys, files, ranked, strict=True)
+        for place, (row, size, distance) in enumerate(ranked)
     ]  # fmt: skip
 
 
 def _text(document: dict[str, Any], move_to: Path | None) -> str:
-    groups = document["groups"]
+    groups, radius = document["groups"], document["radius"]
     if not groups:
-        return f"No two images lie within {document['radius']} bits of each other."
+        return f"No two images lie within {radius} bits of each other."
     lines = [
-        f"{len(groups):,} groups within {document['radius']} bits: {document['duplicates']:,} "
+        f"{len(groups):,} groups within {radius} bits: {document['duplicates']:,} "
         f"images could go ({document['bytes'] / 1e6:,.1f} MB)."
     ]
     for group in groups[:SHOWN_GROUPS]:
@@ -128,14 +123,12 @@ def _text(document: dict[str, Any], move_to: Path | None) -> str:
             f"{m['width']:>5} x {m['height']:<5}  {m['file'] or m['key']}"
             for m in group
         ]
-    if groups[SHOWN_GROUPS:]:
-        more = len(groups) - SHOWN_GROUPS
+    if (more := len(groups) - SHOWN_GROUPS) > 0:
         lines += ["", f"... and {more:,} more groups: -o duplicates.csv or --json lists them all."]
+    moved = "Nothing was changed. --move-to FOLDER moves all but the best of each group."
     if move_to is not None:
-        lines += ["", f"Moved {document['moved']:,} images to {move_to}."]
-    else:
-        lines += ["", "Nothing was changed. --move-to FOLDER moves all but the best of each group."]
-    return "\n".join(lines)
+        moved = f"Moved {document['moved']:,} images to {move_to}."
+    return "\n".join([*lines, "", moved])
 
 
 def _csv(groups: list[list[Member]]) -> str:
@@ -147,22 +140,15 @@ def _csv(groups: list[list[Member]]) -> str:
     return text.getvalue()
 
 
-def _draw(groups: list[list[Member]], target: Path) -> None:
-    from ddh.images import SheetRow, contact_sheet
-
-    def shown(member: Member) -> Any:
-        return picture(Path(member["file"]) if member["file"] else None)
-
-    rows = [
-        SheetRow(
-            shown(best),
-            [shown(member) for member in others[:SHEET_COLUMNS]],
-            [f"{m['distance']} bits  {m['width']}x{m['height']}" for m in others[:SHEET_COLUMNS]],
-            caption=f"keep  {best['width']}x{best['height']}",
+def _shown(group: list[Member]) -> list[tuple[Path | None, str]]:
+    """The entries of a group's row on the contact sheet."""
+    return [
+        (
+            Path(m["file"]) if m["file"] else None,
+            f"{'keep' if m['keep'] else str(m['distance']) + ' bits'}  {m['width']}x{m['height']}",
         )
-        for best, *others in groups[:SHEET_GROUPS]
+        for m in group
     ]
-    contact_sheet(rows, target, tile=TILE)
 
 
 def _move(collection: "Collection", extra: list[Member], folder: Path) -> int:

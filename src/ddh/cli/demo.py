@@ -6,8 +6,10 @@ from typing import Any
 
 import click
 import numpy as np
+from numpy.typing import NDArray
 
 from ddh._core.output import emit, json_option, quiet_option
+from ddh.cli.options import ANY_PATH
 
 BITS, PAGE_BITS = 32, 64
 PICTURES, SIDE = 1797, 64  # of the page: PNG files so small that learning takes seconds
@@ -17,13 +19,11 @@ SHOWN_ROWS, SHOWN_RESULTS = 8, 10
 
 @click.command()
 @click.option(
-    "-o", "--out", default="demo-output", show_default=True, type=click.Path(path_type=Path),
+    "-o", "--out", default="demo-output", type=ANY_PATH,
     help="Folder for the model and the contact sheet.",
 )  # fmt: skip
 @click.option("--page", is_flag=True, help="Index the digits as image files and open the web page.")
-@click.option(
-    "--port", default=8080, show_default=True, help="Port of the page; 0 takes a free one."
-)
+@click.option("--port", default=8080, help="Port of the page; 0 takes a free one.")
 @click.option("--browser/--no-browser", default=True, help="Whether --page opens a browser.")
 @json_option
 @quiet_option
@@ -37,15 +37,14 @@ def demo(out: Path, page: bool, port: int, browser: bool, as_json: bool) -> None
     ddh demo --page
     """
     if page:
-        _show_page(out, port, browser)
+        from ddh.serve import run  # says what is missing before the work begins
+
+        run(str(build(out)), port=port, open_browser=browser, log_requests=False)
         return
     from ddh.evaluation import mean_average_precision
     from ddh.hashers import DDH, ITQ, LSH
-    from ddh.images import ImageArray, digits
 
-    data = digits()
-    assert isinstance(data.images, ImageArray)
-    pixels = data.images.pixels[..., 0]
+    pixels, labels = _digits()
     features = pixels.reshape(len(pixels), -1).astype(np.float32)
     order = np.random.default_rng(0).permutation(len(features))
     queries, database = order[:QUERIES], order[QUERIES:]
@@ -57,19 +56,28 @@ def demo(out: Path, page: bool, port: int, browser: bool, as_json: bool) -> None
         model = method(bits=BITS).fit(features[database])
         seconds = time.perf_counter() - started
         codes = model.transform(features[queries]), model.transform(features[database])
-        score = mean_average_precision(*codes, data.labels[queries], data.labels[database], k=100)
+        score = mean_average_precision(*codes, labels[queries], labels[database], k=100)
         rows.append({"method": method.__name__, "mAP@100": round(float(score), 4),
                      "fit seconds": round(seconds, 2)})  # fmt: skip
     out.mkdir(parents=True, exist_ok=True)
     model.save(out / "digits.ddh")
     sheet = out / "digits.png"
-    seconds = _draw(sheet, pixels, data.labels, queries, database, *codes)
+    seconds = _draw(sheet, pixels, labels, queries, database, *codes)
     document = {
         "bits": BITS, "queries": len(queries), "database": len(database), "scores": rows,
         "ties": "expected value over orders of equal distance", "search seconds": seconds,
         "contact sheet": str(sheet), "model": str(out / "digits.ddh"),
     }  # fmt: skip
     emit(document, _text(document), as_json)
+
+
+def _digits() -> tuple[NDArray[np.uint8], NDArray[Any]]:
+    """The grey values of all digits, and which ones they are."""
+    from ddh.images import ImageArray, digits
+
+    data = digits()
+    assert isinstance(data.images, ImageArray)
+    return data.images.pixels[..., 0], data.labels
 
 
 def _draw(
@@ -129,14 +137,6 @@ def _text(document: dict[str, Any]) -> str:
 # -- the page ------------------------------------------------------------------------------------
 
 
-def _show_page(out: Path, port: int, browser: bool) -> None:
-    """Make the collection where it is not there yet, and serve its page until Ctrl-C."""
-    from ddh.serve import run  # says what is missing before the work begins
-
-    index = build(out)
-    run(str(index), port=port, open_browser=browser, log_requests=False)
-
-
 def build(out: Path, pictures: int = PICTURES) -> Path:
     """The index of the digits below `out`; what a run before has finished is kept."""
     from ddh.cli.index import encode_files, open_collection
@@ -153,11 +153,12 @@ def build(out: Path, pictures: int = PICTURES) -> Path:
         DDH(bits=PAGE_BITS, size=SIDE, random_state=0).fit(folder).save(model)
     with open_collection(str(index), model) as collection:
         changes = collection.changes(folder, collection.bind_folder(folder))
+        encode_files(collection, [*changes.new, *changes.changed], "auto")
         # The digit of each image is metadata, for filters; the codes know nothing of it.
-        encode_files(
-            collection, [*changes.new, *changes.changed], "auto",
-            metadata=lambda key: {"label": key.split("/")[0]},
-        )  # fmt: skip
+        rows = ((row.key, row.code, row.stamp) for row in collection.index.items())
+        keys, codes, stamps = zip(*rows, strict=True)
+        labels = [{"label": key.split("/")[0]} for key in keys]
+        collection.index.upsert(keys, codes, paths=keys, stamps=stamps, metadata=labels)
         collection.index.set_setting(demo="complete")
     return index
 
@@ -166,13 +167,10 @@ def write_pictures(folder: Path, count: int) -> None:
     """The first digits as PNG files, in a folder for each class."""
     from PIL import Image
 
-    from ddh.images import ImageArray, digits
-
-    data = digits()
-    assert isinstance(data.images, ImageArray)
-    for row, label in enumerate(data.labels[:count]):
+    pixels, labels = _digits()
+    for row, label in enumerate(labels[:count]):
         file = folder / str(label) / f"{row:04d}.png"
         if not file.is_file():
             file.parent.mkdir(parents=True, exist_ok=True)
-            picture = Image.fromarray(data.images.pixels[row])
+            picture = Image.fromarray(pixels[row]).convert("RGB")
             picture.resize((SIDE, SIDE), Image.Resampling.BICUBIC).save(file)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from importlib import metadata
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
@@ -65,8 +66,12 @@ class Finding:
     part: str = ""
 
 
-@dataclass(frozen=True)
-class Requirement:
+def _judged(name: str, good: object, text: str, advice: str, otherwise: str = "warning") -> Finding:
+    """What is fine, or else what to do about it."""
+    return Finding(name, "ok", text) if good else Finding(name, otherwise, text, advice)
+
+
+class Requirement(NamedTuple):
     """A line of the package's own metadata."""
 
     distribution: str
@@ -153,10 +158,9 @@ def requirements() -> list[Requirement]:
 
 
 def _software() -> Iterator[Finding]:
-    version, system = platform.python_version(), f"{platform.system()} {platform.machine()}"
-    old = sys.version_info < OLDEST_PYTHON
-    advice = f"ddh needs Python {'.'.join(map(str, OLDEST_PYTHON))} or newer" if old else ""
-    yield Finding("python", "problem" if old else "ok", f"{version}, {system}", advice)
+    text = f"{platform.python_version()}, {platform.system()} {platform.machine()}"
+    advice = f"ddh needs Python {'.'.join(map(str, OLDEST_PYTHON))} or newer"
+    yield _judged("python", sys.version_info >= OLDEST_PYTHON, text, advice, "problem")
     if requirements():
         yield Finding("ddh", "ok", ddh.__version__)
     else:
@@ -164,22 +168,26 @@ def _software() -> Iterator[Finding]:
         yield Finding("ddh", "warning", f"{ddh.__version__}, not installed by pip", advice)
 
 
+def version(distribution: str, otherwise: str = "not installed") -> str:
+    """The version of what pip has installed."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return otherwise
+
+
 def _library(entry: Requirement, outcome: Outcome) -> Finding:
     """A required library."""
-    try:
-        version = metadata.version(entry.distribution)
-    except metadata.PackageNotFoundError:
-        version = "unknown version"
-    advice = f'pip install "{entry.line}"'
+    have, advice = version(entry.distribution, "unknown version"), f'pip install "{entry.line}"'
     if outcome.get("missing"):
         text = "not installed"
     elif "error" in outcome:
-        text = f"{version}, cannot be imported: {outcome['error']}"
+        text = f"{have}, cannot be imported: {outcome['error']}"
         advice += " --force-reinstall"
-    elif older(version, entry.line):
-        text = f"{version}, older than ddh needs"
+    elif older(have, entry.line):
+        text = f"{have}, older than ddh needs"
     else:
-        return Finding(entry.distribution, "ok", version)
+        return Finding(entry.distribution, "ok", have)
     return Finding(entry.distribution, "problem", text, advice)
 
 
@@ -219,17 +227,13 @@ def _kernels(probed: dict[str, Outcome]) -> Iterator[Finding]:
         yield Finding("search", "problem", hamming["error"], advice)
     else:
         text = f"{hamming['name']} ({hamming['why']})"
-        if hamming["native"] or hamming["asked"]:
-            yield Finding("search", "ok", text)
-        else:
-            yield Finding("search", "warning", text, COMPILER_ADVICE)
+        yield _judged("search", hamming["native"] or hamming["asked"], text, COMPILER_ADVICE)
     if "error" in overlap:
         yield Finding("labels", "problem", overlap["error"])
-    elif overlap["native"]:
-        yield Finding("labels", "ok", "native (compiled loops)")
     else:
-        text = f"NumPy and SciPy, slower: {overlap['why']}"
-        yield Finding("labels", "warning", text, COMPILER_ADVICE)
+        slow = f"NumPy and SciPy, slower: {overlap['why']}"
+        text = "native (compiled loops)" if overlap["native"] else slow
+        yield _judged("labels", overlap["native"], text, COMPILER_ADVICE)
 
 
 def _device(outcome: Outcome) -> Iterator[Finding]:
@@ -239,16 +243,14 @@ def _device(outcome: Outcome) -> Iterator[Finding]:
         text = f"{outcome['device']}: {outcome['gpu']}, {_size(outcome['gpu_bytes'])}"
         yield Finding("device", "ok", text)
     else:
-        text = f"{outcome['device']}, {outcome['threads']} threads"
+        text, cuda = f"{outcome['device']}, {outcome['threads']} threads", outcome["cuda_build"]
         driver = Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi")
-        if not driver or outcome["device"] != "cpu":
-            yield Finding("device", "ok", text)
-            return
-        cuda = outcome["cuda_build"]
-        build = f"is built for CUDA {cuda}" if cuda else "is a CPU build"
-        text += f"; there is an NVIDIA driver, but this torch {build} and sees no GPU"
+        idle = driver and outcome["device"] == "cpu"
+        if idle:
+            build = f"is built for CUDA {cuda}" if cuda else "is a CPU build"
+            text += f"; there is an NVIDIA driver, but this torch {build} and sees no GPU"
         advice = f"install the torch build for your driver: {TORCH_PAGE}"
-        yield Finding("device", "warning", text, advice)
+        yield _judged("device", not idle, text, advice)
 
 
 def _weights(name: str, outcome: Outcome) -> Finding:
@@ -281,11 +283,10 @@ def _compiler() -> Iterator[Finding]:
         command = [*program, "-shared", "-fPIC", f"-I{sysconfig.get_paths()['include']}",
                    str(source), "-o", str(source.with_suffix(".so"))]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    if done.returncode == 0:
-        yield Finding("C compiler", "ok", f"{program[0]} compiles extensions")
-    else:
-        why = next((line for line in done.stderr.splitlines() if "error" in line), "it fails")
-        yield Finding("C compiler", "note", f"{program[0]}: {why}", COMPILER_ADVICE)
+    works = done.returncode == 0
+    why = next((line for line in done.stderr.splitlines() if "error" in line), "it fails")
+    text = f"{program[0]} compiles extensions" if works else f"{program[0]}: {why}"
+    yield _judged("C compiler", works, text, COMPILER_ADVICE, "note")
 
 
 def _machine() -> Iterator[Finding]:
@@ -295,10 +296,8 @@ def _machine() -> Iterator[Finding]:
     except OSError:
         return
     if found:
-        memory = int(found[1]) * 1024
-        little = memory < LITTLE_MEMORY
-        advice = "training may need more; close other programs" if little else ""
-        yield Finding("memory", "warning" if little else "ok", f"{_size(memory)} free", advice)
+        memory, advice = int(found[1]) * 1024, "training may need more; close other programs"
+        yield _judged("memory", memory >= LITTLE_MEMORY, f"{_size(memory)} free", advice)
 
 
 def _folders() -> Iterator[Finding]:
@@ -320,11 +319,9 @@ def _folders() -> Iterator[Finding]:
         except OSError as error:
             mark = "problem" if name == "temporary files" else "warning"
             yield Finding(name, mark, f"{folder}: cannot be written to ({error.strerror})", advice)
-            continue
-        if free < LITTLE_DISK:
-            yield Finding(name, "warning", f"{folder}: {_size(free)} free", "free disk space")
         else:
-            yield Finding(name, "ok", f"{folder}, {_size(free)} free")
+            text = f"{folder}, {_size(free)} free"
+            yield _judged(name, free >= LITTLE_DISK, text, "free disk space")
 
 
 # -- the report ----------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import csv
 import json
 import shutil
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from ddh._core.jobs import recorded
 from ddh._core.output import describe_failures, emit, json_option, quiet_option
 from ddh._core.progress import bar
 from ddh.cli.options import (
+    ANY_PATH,
     Source,
     checkpoint_dir,
     device_option,
@@ -34,7 +36,7 @@ PART_IMAGES = 2048
 
 @click.command()
 @click.argument("images", type=Source())
-@click.option("-m", "--model", required=True, type=click.Path(path_type=Path), help="Model folder.")
+@click.option("-m", "--model", required=True, type=ANY_PATH, help="Model folder.")
 @click.option(
     "-o", "--out", required=True,
     help="Codes file: .npz (names, codes, bits, model) or .csv (name, code in hexadecimal); with "
@@ -114,15 +116,14 @@ def encode_images(
     model: Any, images: Any, progress: Any = None
 ) -> tuple[NDArray[np.int64], NDArray[np.uint8], "list[Failure]"]:
     """Which of the images could be encoded, their codes, and the failures."""
-    if progress is None:
-        with bar("Encoding", total=len(images), unit="image") as progress:
-            return encode_images(model, images, progress)
+    shown = bar("Encoding", total=len(images), unit="image") if progress is None else None
     indices, codes, failures = [], [], []
-    for batch in model.encode_images(images):
-        indices.append(batch.indices)
-        codes.append(batch.codes)
-        failures += batch.failures
-        progress.update(len(batch.indices) + len(batch.failures))
+    with shown or nullcontext(progress) as progress:
+        for batch in model.encode_images(images):
+            indices.append(batch.indices)
+            codes.append(batch.codes)
+            failures += batch.failures
+            progress.update(len(batch.indices) + len(batch.failures))
     return np.concatenate(indices), np.concatenate(codes), failures
 
 

@@ -1,8 +1,8 @@
 """`ddh evaluate`: how well codes find images of the same class, with the protocol beside it."""
 
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zipfile import BadZipFile
 
 import click
@@ -13,7 +13,7 @@ from ddh._core.errors import InputError
 from ddh._core.output import emit, json_option, quiet_option
 from ddh.cli.encode import encode_images
 from ddh.cli.labels import classes_of
-from ddh.cli.options import device_option
+from ddh.cli.options import ANY_PATH, EXISTING, device_option
 from ddh.evaluation import (
     DENOMINATORS,
     PROTOCOLS,
@@ -31,8 +31,7 @@ NOTES = {
 }
 
 
-@dataclass(frozen=True)
-class Side:
+class Side(NamedTuple):
     """Packed codes and the names of their images; the images too, unless codes were given."""
 
     codes: NDArray[np.uint8]
@@ -42,39 +41,33 @@ class Side:
     images: Any = None
 
 
-@dataclass(frozen=True)
-class Task:
-    """What is ranked: both sides, their labels, and what the protocol says about the data."""
-
-    queries: Side
-    database: Side
-    labels: tuple[NDArray[Any], NDArray[Any]]
-    data: dict[str, Any]
+# What is ranked: queries, database, the labels of both, and what the protocol says of the data.
+Task = tuple[Side, Side, tuple[NDArray[Any], NDArray[Any]], dict[str, Any]]
 
 
 @click.command(short_help="Score codes: tie-aware and legacy mAP, precision, recall.")
-@click.argument("queries", required=False, type=click.Path(exists=True, path_type=Path))
-@click.argument("database", required=False, type=click.Path(exists=True, path_type=Path))
-@click.option("-m", "--model", type=click.Path(path_type=Path), help="Model folder.")
+@click.argument("queries", required=False, type=EXISTING)
+@click.argument("database", required=False, type=EXISTING)
+@click.option("-m", "--model", type=ANY_PATH, help="Model folder.")
 @click.option(
     "--labels", type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="CSV: name,label (several: name,a;b). Default: the first folder in a name is its class.",
 )  # fmt: skip
 @click.option("--protocol", type=click.Choice(sorted(PROTOCOLS)), help="A data set by name.")
 @click.option(
-    "--data", type=click.Path(path_type=Path), envvar="DDH_DATA", show_envvar=True,
+    "--data", type=ANY_PATH, envvar="DDH_DATA", show_envvar=True,
     help="Folder of the data set of --protocol.",
 )  # fmt: skip
 @click.option("-k", type=int, help="Ranking cutoff; 1000, or that of the protocol.")
 @click.option(
-    "--denominator", type=click.Choice(DENOMINATORS), default=DENOMINATORS[0], show_default=True,
+    "--denominator", type=click.Choice(DENOMINATORS), default=DENOMINATORS[0],
     help="What AP is divided by.",
 )  # fmt: skip
 @click.option(
-    "--without-relevant", type=click.Choice(["zero", "skip"]), default="zero", show_default=True,
+    "--without-relevant", type=click.Choice(["zero", "skip"]), default="zero",
     help="What a query without any relevant image counts as.",
 )  # fmt: skip
-@click.option("--seed", default=0, show_default=True, help="Order of ties in the legacy value.")
+@click.option("--seed", default=0, help="Order of ties in the legacy value.")
 @device_option
 @json_option
 @quiet_option
@@ -96,18 +89,19 @@ def evaluate(
     if protocol is not None:
         if queries is not None or model is None or data is None:
             raise InputError("--protocol goes with -m MODEL and --data DIR, and with nothing else")
-        task, k = _protocol_task(protocol, data, _encoder(model, device), seed, k)
+        task, of_protocol = _protocol_task(protocol, data, _encoder(model, device), seed)
+        k = of_protocol if k is None else k
     elif queries is None or database is None:
         raise InputError("give QUERIES and DATABASE, or --protocol with --data and -m")
     else:
         task = _folder_task(queries, database, model and _encoder(model, device), labels)
         k = 1000 if k is None else k
-    asked, searched = task.queries, task.database
+    asked, searched, classes, described = task
     if asked.images is not None and searched.images is not None:
         refuse_shared_images(asked.images, searched.images)
     retrieval = Retrieval(
-        asked.codes, searched.codes, *task.labels, bits=asked.bits,
-        without_relevant=without_relevant, protocol=Protocol(**task.data, **_features(model)),
+        asked.codes, searched.codes, *classes, bits=asked.bits,
+        without_relevant=without_relevant, protocol=Protocol(**described, **_features(model)),
     )  # fmt: skip
     scores = _scores(retrieval, k, denominator, seed)
     codes = diagnose(retrieval.database_codes, bits=retrieval.bits)
@@ -119,13 +113,11 @@ def evaluate(
 
 
 def _scores(retrieval: Retrieval, k: int | None, denominator: str, seed: int) -> dict[str, Score]:
-    depth = k or 1000
+    depth, score = k or 1000, partial(retrieval.mean_average_precision, denominator=denominator)
     return {
-        "expected": retrieval.mean_average_precision(k, denominator=denominator),
-        "legacy": retrieval.mean_average_precision(
-            k, ties="legacy", denominator=denominator, seed=seed
-        ),
-        "whole ranking": retrieval.mean_average_precision(None, denominator=denominator),
+        "expected": score(k),
+        "legacy": score(k, ties="legacy", seed=seed),
+        "whole ranking": score(None),
         "precision": retrieval.precision_at(min(depth, 100)),
         "recall": retrieval.recall_at(depth),
         "radius 2": retrieval.precision_within(2),
@@ -140,10 +132,9 @@ def _text(scores: dict[str, Score], codes: str, protocol: Protocol) -> str:
     expected = scores["expected"]
     if expected.empty:
         lines.append(f"{expected.empty:,} queries have no relevant image in the database")
-    denominator = expected.protocol.denominator
-    return "\n".join(
-        [*lines, f"codes: {codes}", f"measured on: {protocol}; denominator {denominator}"]
-    )
+    lines.append(f"codes: {codes}")
+    lines.append(f"measured on: {protocol}; denominator {expected.protocol.denominator}")
+    return "\n".join(lines)
 
 
 def _encoder(model: Path, device: str) -> Any:
@@ -162,12 +153,10 @@ def _folder_task(queries: Path, database: Path, hasher: Any, labels: Path | None
     classes = classes_of([*asked.names, *searched.names], labels)
     count = len(asked.names)
     data = {"data": f"{queries.name} against {database.name}"}
-    return Task(asked, searched, (classes[:count], classes[count:]), data)
+    return asked, searched, (classes[:count], classes[count:]), data
 
 
-def _protocol_task(
-    name: str, root: Path, hasher: Any, seed: int, k: int | None
-) -> tuple[Task, int | None]:
+def _protocol_task(name: str, root: Path, hasher: Any, seed: int) -> tuple[Task, int | None]:
     from ddh.images import cifar10, nus_wide
 
     data = cifar10(root, "all") if name.startswith("cifar10") else nus_wide(root)
@@ -176,8 +165,7 @@ def _protocol_task(
         _encode(hasher, data.images.take(rows)) for rows in (split.query, split.database)
     )
     labels = data.labels[split.query], data.labels[split.database]
-    task = Task(asked, searched, labels, {"data": data.name, "split": split.title})
-    return task, split.k if k is None else k
+    return (asked, searched, labels, {"data": data.name, "split": split.title}), split.k
 
 
 def _features(model: Path | None) -> dict[str, Any]:

@@ -10,17 +10,17 @@ from ddh._core.errors import InputError
 from ddh._core.jobs import recorded
 from ddh._core.output import describe_failures, emit, json_option, quiet_option
 from ddh.cli.labels import classes_of
-from ddh.cli.options import checkpoint_dir, device_option, read_input
+from ddh.cli.options import ANY_PATH, EXISTING, checkpoint_dir, device_option, read_input
 
 DEPTHS = ("head", "last-stage", "network")
 
 
 @click.command()
-@click.argument("images", type=click.Path(exists=True, path_type=Path))
-@click.option("-o", "--out", required=True, type=click.Path(path_type=Path), help="Model folder.")
-@click.option("-b", "--bits", default=64, show_default=True, help="Code length in bits.")
+@click.argument("images", type=EXISTING)
+@click.option("-o", "--out", required=True, type=ANY_PATH, help="Model folder.")
+@click.option("-b", "--bits", default=64, help="Code length in bits.")
 @click.option(
-    "--preset", type=click.Choice(["fast", "quality", "paper"]), default="fast", show_default=True,
+    "--preset", type=click.Choice(["fast", "quality", "paper"]), default="fast",
     help="Default settings: seconds of training, the best codes, or those of the paper.",
 )  # fmt: skip
 @click.option(
@@ -29,11 +29,11 @@ DEPTHS = ("head", "last-stage", "network")
     "auto: that of a file written by `ddh pretrain`.  "
     "[default: efficientnet-lite0, or what the preset chooses]",
 )
-@click.option("--weights", default="auto", show_default=True, help="auto, random, or a file.")
+@click.option("--weights", default="auto", help="auto, random, or a file.")
 @click.option("--size", type=int, help="Side of the network's input in pixels.")
 @click.option("--label-backbone", help="Another network for the pairwise labels.")
 @click.option(
-    "--depth", type=click.Choice(DEPTHS), default="head", show_default=True,
+    "--depth", type=click.Choice(DEPTHS), default="head",
     help="What is trained: the hashing layer, the last stage as well, or the whole network.",
 )  # fmt: skip
 @click.option("--k1", type=int, help="Nearest neighbours per image (K1 of the paper).")
@@ -43,9 +43,9 @@ DEPTHS = ("head", "last-stage", "network")
 @click.option("--network-epochs", type=int, help="Epochs of the network, unless --depth is head.")
 @click.option("--learning-rate", type=float, help="Learning rate of the hashing layer.")
 @click.option("--approximate", is_flag=True, help="Approximate neighbours, for very many images.")
-@click.option("--labels", type=click.Path(exists=True, path_type=Path), help="CSV: name,label.")
+@click.option("--labels", type=EXISTING, help="CSV: name,label.")
 @device_option
-@click.option("--seed", default=0, show_default=True, help="Same seed, same codes.")
+@click.option("--seed", default=0, help="Same seed, same codes.")
 @click.option("--resume", is_flag=True, help="Continue an interrupted run.")
 @click.option("--force", is_flag=True, help="Replace the model in --out.")
 @json_option
@@ -80,22 +80,18 @@ def fit(
         model.fit(X, y, checkpoint_dir=checkpoint_dir(out), resume=resume)
         if processes.is_main:
             model.save(out)
-            document = _document(model, out, time.monotonic() - started)
+            document = {
+                "model": str(out),
+                "id": model.model_id,
+                "bits": model.bits,
+                "images": model.images_,
+                "skipped": model.skipped_,
+                "seconds": round(time.monotonic() - started, 1),
+                "settings": model.settings_,
+                "labels": model.label_statistics_,
+                "loss": model.history_[-1]["loss"],
+            }
             emit(document, _summary(document), as_json)
-
-
-def _document(model: Any, out: Path, seconds: float) -> dict[str, Any]:
-    return {
-        "model": str(out),
-        "id": model.model_id,
-        "bits": model.bits,
-        "images": model.images_,
-        "skipped": model.skipped_,
-        "seconds": round(seconds, 1),
-        "settings": model.settings_,
-        "labels": model.label_statistics_,
-        "loss": model.history_[-1]["loss"],
-    }
 
 
 def _summary(document: dict[str, Any]) -> str:

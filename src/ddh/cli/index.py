@@ -1,7 +1,7 @@
 """`ddh index`: keep the codes of a folder of pictures, ready to be searched."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -111,7 +111,11 @@ def _add_on_cluster(
         part = collection.bind_folder(folder, moved=moved)
     path = model_path(collection)
     model = ModelFiles.read(path)
-    check_model(collection, path, model.id)
+    if model.id != collection.index.model_id:
+        raise InputError(
+            f"the index holds codes of model {collection.index.model_id}, and {path} is model "
+            f"{model.id} now: give --model, or make a new index"
+        )
     source, target = ImageLocation(str(folder), part), IndexTarget(collection.index)
     report = encode_on_cluster(source, model, target, cluster)
     return {
@@ -138,13 +142,9 @@ def _added(document: dict[str, Any]) -> str:
 
 
 def encode_files(
-    collection: "Collection", files: list["PictureFile"], device: str,
-    metadata: Callable[[str], dict[str, Any]] | None = None,
-) -> list[dict[str, str]]:  # fmt: skip
-    """Encode files and write their rows batch by batch; the files that cannot be used.
-
-    `metadata` gives that of a key; by default each row keeps what it has.
-    """
+    collection: "Collection", files: list["PictureFile"], device: str
+) -> list[dict[str, str]]:
+    """Encode files and write their rows batch by batch; the files that cannot be used."""
     failures = _failures_of_all(files) if len(files) <= FEW_FILES else []
     if len(failures) == len(files):
         return failures
@@ -156,13 +156,7 @@ def encode_files(
         for batch in model.encode_images(ImageFiles([file.path for file in files])):
             done = [files[i] for i in batch.indices]
             stamps = [file.stamp._replace(digest=content_digest(file.path)) for file in done]
-            keys = [file.key for file in done]
-            if metadata is None:
-                write_codes(collection.index, keys, batch.codes, stamps)
-            else:
-                collection.index.upsert(
-                    keys, batch.codes, paths=keys, stamps=stamps, metadata=[*map(metadata, keys)]
-                )
+            write_codes(collection.index, [file.key for file in done], batch.codes, stamps)
             failures += [
                 {"name": files[bad.index].key, "reason": bad.reason} for bad in batch.failures
             ]
@@ -278,12 +272,8 @@ def open_collection(location: str, model: Path | None) -> Iterator["Collection"]
         from ddh.hashers import storage
 
         description, _, model_id = storage.read(model)
-        opened = ddh.index.open(
-            location,
-            bits=int(description["bits"]),
-            model_id=model_id,
-            bit_order=description.get("bit_order", "big"),
-        )
+        bits, order = int(description["bits"]), description.get("bit_order", "big")
+        opened = ddh.index.open(location, bits=bits, model_id=model_id, bit_order=order)
     with opened:
         collection = Collection(opened)
         if model is not None:
@@ -301,15 +291,6 @@ def model_path(collection: "Collection") -> Path:
             f"{f'at {noted} any more' if noted else 'known'}: give --model"
         )
     return path
-
-
-def check_model(collection: "Collection", path: Path, model_id: str) -> None:
-    """Refuse a model that has changed since the index was made with it."""
-    if model_id != collection.index.model_id:
-        raise InputError(
-            f"the index holds codes of model {collection.index.model_id}, and {path} is model "
-            f"{model_id} now: give --model, or make a new index"
-        )
 
 
 def load_encoder(collection: "Collection", device: str) -> Any:

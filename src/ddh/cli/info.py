@@ -2,7 +2,6 @@
 
 import json
 import platform
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,12 @@ import numpy as np
 import ddh
 from ddh._core.errors import InputError
 from ddh._core.output import emit, json_option
-from ddh.cli.doctor import EXTRAS, requirements
+from ddh.cli.doctor import EXTRAS, requirements, version
+from ddh.cli.options import EXISTING
 
 
 @click.command()
-@click.argument("path", required=False, type=click.Path(exists=True, path_type=Path))
+@click.argument("path", required=False, type=EXISTING)
 @json_option
 def info(path: Path | None, as_json: bool) -> None:
     """Describe a model, an index or a codes file; without PATH, this installation.
@@ -69,16 +69,9 @@ def _installation() -> dict[str, Any]:
         "machine": f"{platform.system()} {platform.machine()}",
         "hamming kernel": kernel(),
         "overlap kernel": "native" if available() else "scipy",
-        "libraries": {r.distribution: _version(r.distribution) for r in wanted if not r.extra},
-        "optional": {r.distribution: _version(r.distribution) for r in wanted if r.extra in EXTRAS},
+        "libraries": {r.distribution: version(r.distribution) for r in wanted if not r.extra},
+        "optional": {r.distribution: version(r.distribution) for r in wanted if r.extra in EXTRAS},
     }
-
-
-def _version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return "not installed"
 
 
 def as_text(document: dict[str, Any], indent: str = "") -> str:

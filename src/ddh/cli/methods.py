@@ -26,16 +26,9 @@ def describe() -> list[dict[str, Any]]:
     """One entry a method, in the order of the registry."""
     from ddh.hashers.registry import MODULES, method
 
+    facts = ("title", "kind", "labels", "paper", "year")
     return [
-        {
-            "name": name,
-            "title": cls.title,
-            "kind": cls.kind,
-            "labels": cls.labels,
-            "paper": cls.paper,
-            "year": cls.year,
-        }
-        for name, cls in ((name, method(name)) for name in MODULES)
+        {"name": name, **{fact: getattr(method(name), fact) for fact in facts}} for name in MODULES
     ]
 
 

@@ -10,20 +10,21 @@ import numpy as np
 
 from ddh._core.errors import InputError
 
+ANY_PATH = click.Path(path_type=Path)
+NEW_FILE = click.Path(dir_okay=False, path_type=Path)
+NEW_FOLDER = click.Path(file_okay=False, path_type=Path)
+EXISTING = click.Path(exists=True, path_type=Path)
+FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+
 index_option = click.option(
     "-i", "--index", "location", required=True, metavar="INDEX",
     help="A folder, postgresql://..., milvus://..., or a Milvus Lite file (.db).",
 )  # fmt: skip
 model_option = click.option(
-    "-m", "--model", type=click.Path(path_type=Path),
-    help="Model folder; not needed where the index remembers it.",
-)  # fmt: skip
-device_option = click.option(
-    "--device", default="auto", show_default=True, help="auto, cpu, cuda, mps."
+    "-m", "--model", type=ANY_PATH, help="Model folder; not needed where the index remembers it."
 )
-sheet_option = click.option(
-    "--sheet", type=click.Path(path_type=Path), help="Write a contact sheet (PNG)."
-)
+device_option = click.option("--device", default="auto", help="auto, cpu, cuda, mps.")
+sheet_option = click.option("--sheet", type=ANY_PATH, help="Write a contact sheet (PNG).")
 
 
 class Source(click.Path):
@@ -63,7 +64,7 @@ def ray_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="With --ray: GPUs per worker (0.5: two share one); 1 where there are any.",
     )  # fmt: skip
     @click.option(
-        "--batch-size", type=click.IntRange(1), default=1024, show_default=True,
+        "--batch-size", type=click.IntRange(1), default=1024,
         help="With --ray: images handed to a worker at a time.",
     )  # fmt: skip
     @wraps(command)

@@ -26,15 +26,15 @@ class Count(click.ParamType):  # type: ignore[type-arg]  # generic in newer clic
 
 @click.command(short_help="Bytes, hours and machines for a collection of any size.")
 @click.option("--images", required=True, type=Count(), help="Pictures, for example 1e9.")
-@click.option("--bits", default=64, show_default=True, help="Length of a code.")
-@click.option("--size", default=224, show_default=True, help="Side of the network's input.")
-@click.option("--dimensions", default=1280, show_default=True, help="Of the network's features.")
+@click.option("--bits", default=64, help="Length of a code.")
+@click.option("--size", default=224, help="Side of the network's input.")
+@click.option("--dimensions", default=1280, help="Of the network's features.")
 @click.option("--learn", type=Count(), help="Pictures to learn from; by default all of them.")
-@click.option("--cores", default=16, show_default=True, help="Of a machine.")
-@click.option("--memory", default=64.0, show_default=True, help="Of a machine, in GB.")
-@click.option("--hours", default=24.0, show_default=True, help="A stage may take so long.")
+@click.option("--cores", default=16, help="Of a machine.")
+@click.option("--memory", default=64.0, help="Of a machine, in GB.")
+@click.option("--hours", default=24.0, help="A stage may take so long.")
 @click.option("--measure", is_flag=True, help="Measure the rates here first, half a minute.")
-@click.option("--device", default="cpu", show_default=True, help="Measured for features: or cuda.")
+@click.option("--device", default="cpu", help="Measured for features: or cuda.")
 @json_option
 @quiet_option
 def plan(
@@ -52,36 +52,28 @@ def plan(
     ddh plan --images 1e6 --measure
     """
     from ddh._core.errors import InputError
-    from ddh.bench.capacity import (
-        RATES,
-        Collection,
-        Machine,
-        measured_rates,
-        searching,
-        stages,
-        table,
-    )
+    from ddh.bench import capacity
 
     if min(cores, memory, hours) <= 0:
         raise InputError("cores, memory and hours must be positive")
-    collection = Collection(images, bits, dimensions, size, learn)
-    machine = Machine(cores, memory, hours)
-    rates = measured_rates(size, device) if measure else RATES
+    collection = capacity.Collection(images, bits, dimensions, size, learn)
+    machine = capacity.Machine(cores, memory, hours)
+    rates = capacity.measured_rates(size, device) if measure else capacity.RATES
     document = {
         "collection": asdict(collection),
         "machine": asdict(machine),
         "stages": [
             {**asdict(s), "machines": s.machines(machine), "hours": s.hours(machine)}
-            for s in stages(collection, rates)
+            for s in capacity.stages(collection, rates)
         ],
-        "search": asdict(searching(collection, machine, rates)),
+        "search": asdict(capacity.searching(collection, machine, rates)),
         "rates": {name: asdict(rate) for name, rate in rates.items()},
     }
     text = [
         f"{images:,} images, {bits} bits; machines of {cores} cores and {memory:g} GB, "
         f"{hours:g} hours a stage",
         "",
-        table(collection, machine, rates),
+        capacity.table(collection, machine, rates),
         "",
         "Rates:",
         *[f"  {rate.value:,.4g}  {rate.unit}  ({rate.command})" for rate in rates.values()],

@@ -8,25 +8,24 @@ import click
 from ddh._core.errors import InputError
 from ddh._core.jobs import recorded
 from ddh._core.output import describe_failures, emit, json_option, quiet_option
-from ddh.cli.options import checkpoint_dir, device_option, read_input
+from ddh.cli.options import ANY_PATH, EXISTING, checkpoint_dir, device_option, read_input
 
 
 @click.command()
-@click.argument("images", type=click.Path(exists=True, path_type=Path))
+@click.argument("images", type=EXISTING)
 @click.option(
-    "-o", "--out", required=True, type=click.Path(path_type=Path),
-    help="Weights file to write, .safetensors.",
-)  # fmt: skip
+    "-o", "--out", required=True, type=ANY_PATH, help="Weights file to write, .safetensors."
+)
 @click.option(
-    "--backbone", default="efficientnet-lite0", show_default=True,
+    "--backbone", default="efficientnet-lite0",
     help="Network: efficientnet-lite0/1/2, resnet18, resnet50, resnet18-tiny, timm/NAME.",
 )  # fmt: skip
-@click.option("--weights", default="auto", show_default=True, help="auto, random, or a file.")
+@click.option("--weights", default="auto", help="auto, random, or a file.")
 @click.option("--size", type=int, help="Side of the network's input in pixels.")
 @click.option("--minutes", type=float, help="Training time; the schedule is planned to fit it.")
 @click.option("--epochs", type=int, help="Passes over the images, in place of --minutes.")
 @click.option(
-    "--objective", default="byol", show_default=True,
+    "--objective", default="byol",
     help="byol: tell images apart; pseudo-codes: learn the codes of neighbourhoods, starting from "
     "trained weights.",
 )  # fmt: skip
@@ -43,7 +42,7 @@ from ddh.cli.options import checkpoint_dir, device_option, read_input
     "[default: 1, never]",
 )  # fmt: skip
 @device_option
-@click.option("--seed", default=0, show_default=True)
+@click.option("--seed", default=0)
 @click.option("--resume", is_flag=True, help="Continue an interrupted run within its schedule.")
 @json_option
 @quiet_option

@@ -4,18 +4,15 @@ from pathlib import Path
 
 import click
 
+from ddh.cli.options import ANY_PATH, NEW_FILE
+
 LARGEST = 5_000_000
 
 
 @click.command(short_help="Join the results of `ddh bench` into one HTML page.")
-@click.argument("folder", type=click.Path(path_type=Path))
-@click.option(
-    "--output",
-    "-o",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="The page; by default report.html in FOLDER.",
-)
-@click.option("--title", default="Deep discrete hashing, measured", show_default=True)
+@click.argument("folder", type=ANY_PATH)
+@click.option("--output", "-o", type=NEW_FILE, help="The page; by default report.html in FOLDER.")
+@click.option("--title", default="Deep discrete hashing, measured")
 def report(folder: Path, output: Path | None, title: str) -> None:
     """Join the results in FOLDER into one page with tables, curves and example retrievals.
 

@@ -2,7 +2,9 @@
 
 import tempfile
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 SHEET_COLUMNS = 12
 TILE = 120
 
+SheetEntries = list[tuple[Path | None, str]]  # file and caption: the query, then what was found
+
 
 @dataclass
 class Query:
@@ -36,7 +40,7 @@ class Query:
 @click.argument("images", nargs=-1, required=True)
 @index_option
 @model_option
-@click.option("-k", default=10, show_default=True, help="Answers for each picture.")
+@click.option("-k", default=10, help="Answers for each picture.")
 @click.option("--folder", help="Search below this folder of the collection only.")
 @sheet_option
 @click.option("--open", "show", is_flag=True, help="Open the contact sheet.")
@@ -68,7 +72,7 @@ def search(
         if show and sheet is None:
             sheet = Path(tempfile.mkdtemp(prefix="ddh-")) / "search.png"
         if sheet is not None:
-            _draw(collection, queries, answers, sheet)
+            draw_sheet(map(partial(_shown, collection), queries, answers), sheet)
         document = {
             "index": location,
             "queries": [
@@ -94,12 +98,10 @@ def _query(collection: "Collection", name: str) -> Query:
     if key is None and not file.is_file():
         raise InputError(f"{name} is neither a file nor a key of the index")
     row = None if key is None else collection.index.get(key)
-    if file.is_file():
-        if row is not None and collection.is_current(row, file):
-            return Query(name, file, row.code)
+    if file.is_file() and (row is None or not collection.is_current(row, file)):
         return Query(name, file)
     assert row is not None
-    return Query(name, collection.file(row.key), row.code)
+    return Query(name, file if file.is_file() else collection.file(row.key), row.code)
 
 
 def _encode(collection: "Collection", queries: list[Query], device: str) -> list[dict[str, str]]:
@@ -117,12 +119,8 @@ def _encode(collection: "Collection", queries: list[Query], device: str) -> list
 
 def _entry(collection: "Collection", hit: "Hit") -> dict[str, Any]:
     file = collection.file(hit.key) or hit.path
-    return {
-        "key": hit.key,
-        "distance": hit.distance,
-        "file": file and str(file),
-        "metadata": hit.metadata,
-    }
+    found = {"key": hit.key, "distance": hit.distance}
+    return {**found, "file": file and str(file), "metadata": hit.metadata}
 
 
 def _table(document: dict[str, Any]) -> str:
@@ -139,24 +137,27 @@ def _table(document: dict[str, Any]) -> str:
     return "\n\n".join(filter(None, [*blocks, describe_failures(document["skipped"])]))
 
 
-def _draw(
-    collection: "Collection", queries: list[Query], answers: list[list["Hit"]], target: Path
-) -> None:
+def _shown(collection: "Collection", query: Query, answer: list["Hit"]) -> SheetEntries:
+    """The entries of a query's row on the contact sheet."""
+    found = [(collection.file(hit.key), f"{hit.distance}  {Path(hit.key).name}") for hit in answer]
+    return [(query.file, Path(query.name).name), *found]
+
+
+def draw_sheet(rows: Iterable[SheetEntries], target: Path) -> None:
+    """A contact sheet: in each row the query and what was found."""
     from ddh.images import SheetRow, contact_sheet
 
-    rows = [
-        SheetRow(
-            picture(query.file),
-            [picture(collection.file(hit.key)) for hit in answer[:SHEET_COLUMNS]],
-            [f"{hit.distance}  {Path(hit.key).name}" for hit in answer[:SHEET_COLUMNS]],
-            caption=Path(query.name).name,
-        )
-        for query, answer in zip(queries, answers, strict=True)
-    ]
-    contact_sheet(rows, target, tile=TILE)
+    contact_sheet(
+        [
+            SheetRow(_picture(file), [_picture(each) for each, _ in found[:SHEET_COLUMNS]],
+                     [text for _, text in found[:SHEET_COLUMNS]], caption=caption)
+            for (file, caption), *found in rows
+        ],
+        target, tile=TILE,
+    )  # fmt: skip
 
 
-def picture(file: Path | None) -> Any:
+def _picture(file: Path | None) -> Any:
     """A picture for a contact sheet; a grey tile where it cannot be shown."""
     from PIL import Image
 

@@ -1,22 +1,21 @@
 """`ddh serve`: the HTTP service and its page."""
 
-from pathlib import Path
 from typing import Any
 
 import click
 
 from ddh._core.errors import InputError
-from ddh.cli.options import device_option
+from ddh.cli.options import FOLDER, NEW_FOLDER, device_option
 from ddh.serve.settings import LOOPBACK, Settings
 
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
-DEFAULTS = Settings()
+CACHE_MB, UPLOAD_MB = Settings.cache_bytes >> 20, Settings.body_bytes >> 20
 
 
 @click.command()
 @click.argument("location", metavar="INDEX")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", default=8080, show_default=True, help="0 takes a free one.")
+@click.option("--host", default="127.0.0.1", help="Address to listen on.")
+@click.option("--port", default=8080, help="0 takes a free one.")
 @click.option(
     "--token", envvar="DDH_TOKEN", show_envvar=True,
     help="Secret that every request must carry; required unless --host is this machine.",
@@ -26,42 +25,32 @@ DEFAULTS = Settings()
     help="Further name allowed in the Host header, as behind a proxy; repeatable.",
 )  # fmt: skip
 @click.option(
-    "-m", "--model", type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Model folder; by default the one recorded in the index.",
-)  # fmt: skip
+    "-m", "--model", type=FOLDER, help="Model folder; by default the one recorded in the index."
+)
 @click.option(
-    "--root", type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folder of the pictures; by default the one recorded in the index.",
-)  # fmt: skip
+    "--root", type=FOLDER, help="Folder of the pictures; by default the one recorded in the index."
+)
 @click.option("--writable", is_flag=True, help="Allow rows to be added and removed.")
 @click.option("--open", "show", is_flag=True, help="Open the page in a browser.")
 @device_option
 @click.option(
-    "--cache", type=click.Path(file_okay=False, path_type=Path),
+    "--cache", type=NEW_FOLDER,
     help="Folder for thumbnails and maps; DDH_CACHE or the user's cache otherwise.",
 )  # fmt: skip
+@click.option("--cache-mb", default=CACHE_MB, help="Disk space for thumbnails.")
+@click.option("--max-upload-mb", default=UPLOAD_MB, help="Largest body of a request.")
 @click.option(
-    "--cache-mb", default=DEFAULTS.cache_bytes >> 20, show_default=True,
-    help="Disk space for thumbnails.",
-)  # fmt: skip
+    "--max-megapixels", "megapixels", default=Settings.megapixels, help="Largest uploaded picture."
+)
 @click.option(
-    "--max-upload-mb", default=DEFAULTS.body_bytes >> 20, show_default=True,
-    help="Largest body of a request.",
-)  # fmt: skip
-@click.option(
-    "--max-megapixels", "megapixels", default=DEFAULTS.megapixels, show_default=True,
-    help="Largest uploaded picture.",
-)  # fmt: skip
-@click.option(
-    "--body-seconds", default=DEFAULTS.body_seconds, show_default=True,
+    "--body-seconds", default=Settings.body_seconds,
     help="Longest time for the head of a request, and for its body, to arrive.",
 )  # fmt: skip
 @click.option(
-    "--answer-seconds", default=DEFAULTS.answer_seconds, show_default=True,
-    help="Longest time until a response.",
-)  # fmt: skip
+    "--answer-seconds", default=Settings.answer_seconds, help="Longest time until a response."
+)
 @click.option(
-    "--log", type=click.Choice(["requests", "errors"]), default="requests", show_default=True,
+    "--log", type=click.Choice(["requests", "errors"]), default="requests",
     help="What is logged, as lines of JSON on standard error.",
 )  # fmt: skip
 def serve(
