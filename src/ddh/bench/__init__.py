@@ -24,6 +24,6 @@ BENCHES = {
 }
 
 
-@click.group(cls=LazyGroup, verbs=BENCHES)
+@click.group(cls=LazyGroup, verbs=BENCHES, context_settings={"show_default": True})
 def bench() -> None:
     """Speed benches, and the paper's tables and figures made again."""

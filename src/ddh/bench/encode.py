@@ -22,11 +22,11 @@ from ddh.bench.timing import timed
     help="Folder of photographs, or of Oxford-17 (which also compares mAP). "
     "Default: crops of scikit-learn's two photographs.",
 )
-@click.option("--backbone", default="efficientnet-lite0", show_default=True)
-@click.option("--bits", default=64, show_default=True)
-@click.option("--plain", default=48, show_default=True, help="Images for the slow simple loop.")
-@click.option("--limit", default=400, show_default=True, help="Use at most this many images.")
-@click.option("--device", default="cpu", show_default=True)
+@click.option("--backbone", default="efficientnet-lite0")
+@click.option("--bits", default=64)
+@click.option("--plain", default=48, help="Images for the slow simple loop.")
+@click.option("--limit", default=400, help="Use at most this many images.")
+@click.option("--device", default="cpu")
 @seed_option
 @json_option
 def encode(

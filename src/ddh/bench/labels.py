@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from ddh._core.errors import InputError
 from ddh._core.output import emit, json_option
-from ddh.bench.isolated_process import peak, run_isolated
 from ddh.bench.options import quick_option, seed_option
 from ddh.bench.results import Table, table_of
-from ddh.bench.timing import timed
+from ddh.bench.timing import peak, run_isolated, timed
 
 QUICK = {"images": 4000, "dimensions": 256, "lists": 20_000, "naive": 300}
 CLUSTER = 256
@@ -23,18 +22,18 @@ BLOCK = 2048
 
 
 @click.command()
-@click.option("--images", default=50_000, show_default=True, help="N of the neighbour search.")
-@click.option("--dimensions", default=1280, show_default=True)
-@click.option("--k1", default=15, show_default=True)
-@click.option("--k2", default=6, show_default=True)
-@click.option("--lists", default=1_000_000, show_default=True, help="N of the expansion alone.")
-@click.option("--naive", default=2000, show_default=True, help="N of the loop over all pairs.")
+@click.option("--images", default=50_000, help="N of the neighbour search.")
+@click.option("--dimensions", default=1280)
+@click.option("--k1", default=15)
+@click.option("--k2", default=6)
+@click.option("--lists", default=1_000_000, help="N of the expansion alone.")
+@click.option("--naive", default=2000, help="N of the loop over all pairs.")
 @click.option(
     "--features",
     type=click.Path(exists=True, dir_okay=False),
     help="Features in a .npy file, instead of synthetic ones.",
 )
-@click.option("--device", default="cpu", show_default=True, help="Device of the neighbour search.")
+@click.option("--device", default="cpu", help="Device of the neighbour search.")
 @seed_option
 @quick_option
 @json_option

@@ -17,9 +17,9 @@ DENSE_STEPS, STEPS = 3, 50
 
 @click.command()
 @numbers_option("--images", "10000,100000,1000000", "Values of N.")
-@click.option("--bits", default=64, show_default=True)
-@click.option("--degree", default=60, show_default=True, help="Similar images per image.")
-@click.option("--batch", default=128, show_default=True)
+@click.option("--bits", default=64)
+@click.option("--degree", default=60, help="Similar images per image.")
+@click.option("--batch", default=128)
 @seed_option
 @json_option
 def objective(images: tuple[int, ...], as_json: bool, **settings: int) -> None:

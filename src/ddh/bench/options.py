@@ -39,7 +39,7 @@ def numbers(ctx: click.Context, option: click.Parameter, text: str) -> tuple[int
 
 def numbers_option(name: str, default: str, help: str | None = None) -> Decorator:
     """An option with whole numbers separated by commas."""
-    return click.option(name, default=default, show_default=True, callback=numbers, help=help)
+    return click.option(name, default=default, callback=numbers, help=help)
 
 
 def settings_of(ctx: click.Context, option: click.Parameter, changes: tuple[str, ...]) -> Settings:
@@ -63,7 +63,6 @@ output_option = click.option(
     "-o",
     type=click.Path(path_type=Path),
     default=Path("results"),
-    show_default=True,
     help="Results folder; a second run resumes where the first one stopped.",
 )
 data_option = click.option(
@@ -78,9 +77,7 @@ features_option = click.option(
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Precomputed features: an .npz file with features, labels and query (1 for query rows).",
 )
-device_option = click.option(
-    "--device", default="auto", show_default=True, help="auto, cpu, cuda, ..."
-)
+device_option = click.option("--device", default="auto", help="auto, cpu, cuda, ...")
 set_option = click.option(
     "--set",
     "settings",
@@ -89,7 +86,7 @@ set_option = click.option(
     metavar="METHOD.NAME=VALUE",
     help="A setting of a method, for example DDH.k1=50. May be repeated.",
 )
-seed_option = click.option("--seed", default=0, show_default=True)
+seed_option = click.option("--seed", default=0)
 quick_option = click.option("--quick", is_flag=True, help="Small sizes, as a smoke test.")
 
 
@@ -128,10 +125,8 @@ def shared_options(bits: str = "") -> Decorator:
         data_option,
         output_option,
         features_option,
-        click.option("--backbone", default="efficientnet-lite0", show_default=True),
-        click.option(
-            "--weights", default="auto", show_default=True, help="auto, random or a file."
-        ),
+        click.option("--backbone", default="efficientnet-lite0"),
+        click.option("--weights", default="auto", help="auto, random or a file."),
         click.option("--size", type=int, help="Input size of the network in pixels."),
         device_option,
         click.option("--subset", type=int, help="Quick run: use only this many training images."),

@@ -26,9 +26,9 @@ IMAGES_PER_QUERY = 4
 
 @click.command(short_help="Presets compared, from images to codes.")
 @data_option
-@click.option("--images", default=2000, show_default=True, help="Training images.")
+@click.option("--images", default=2000, help="Training images.")
 @numbers_option("--bits", "64", "Code lengths.")
-@click.option("--presets", "names", default="fast,quality", show_default=True)
+@click.option("--presets", "names", default="fast,quality")
 @numbers_option("--seeds", "0")
 @device_option
 @output_option

@@ -56,7 +56,6 @@ CURVE_BITS = (16, 64)
 @click.option(
     "--moments",
     default=5,
-    show_default=True,
     help="Points on the curve of BYOL; pseudo-codes have one per round.",
 )
 @shared_options("16,32,64")

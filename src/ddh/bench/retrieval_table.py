@@ -47,7 +47,6 @@ class Cell:
 _labelled_option = click.option(
     "--labelled",
     default=500,
-    show_default=True,
     help="Labelled training images per class for SPLH and LFH.",
 )
 MULTI_LABEL = ("list_file", "concepts", "queries", "training")
@@ -58,11 +57,9 @@ _multi_label_options = compose(
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         help='Instead of NUS-WIDE: a file of lines "path 0 1 0 ...", paths relative to --data.',
     ),
-    click.option(
-        "--concepts", default=MOST_FREQUENT, show_default=True, help="Most frequent concepts used."
-    ),
-    click.option("--queries", default=100, show_default=True, help="Queries per concept."),
-    click.option("--training", default=500, show_default=True, help="Training images per concept."),
+    click.option("--concepts", default=MOST_FREQUENT, help="Most frequent concepts used."),
+    click.option("--queries", default=100, help="Queries per concept."),
+    click.option("--training", default=500, help="Training images per concept."),
 )
 
 

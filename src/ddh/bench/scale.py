@@ -18,13 +18,12 @@ import ddh
 from ddh._core.errors import DDHError, InputError
 from ddh._core.output import json_option, quiet_option
 from ddh._core.progress import track
-from ddh.bench.isolated_process import run_isolated
 from ddh.bench.labels import clustered_features
 from ddh.bench.options import numbers_option, output_option, quick_option, seed_option
 from ddh.bench.plots import plot_lines
 from ddh.bench.results import Outcome, Record, Store, Table, table_of
 from ddh.bench.search_data import gaussian
-from ddh.bench.timing import timed
+from ddh.bench.timing import run_isolated, timed
 
 QUICK = {"images": (2000, 4000), "dimensions": 32, "codes": 100_000, "milvus": 3000}
 MIN_IMAGES = 1000
@@ -35,13 +34,13 @@ NEIGHBOURS = 10
 
 @click.command(short_help="Growth of labels and search, to 1M images and 100M codes.")
 @numbers_option("--images", "10000,30000,100000,300000,1000000")
-@click.option("--dimensions", default=256, show_default=True)
-@click.option("--k1", default=15, show_default=True)
-@click.option("--k2", default=6, show_default=True)
-@click.option("--recall", default=0.95, show_default=True, help="Of the approximate neighbours.")
-@click.option("--codes", default=100_000_000, show_default=True, help="Rows of the code file.")
-@click.option("--milvus", default=1_000_000, show_default=True, help="Rows in Milvus Lite, or 0.")
-@click.option("--bits", default=64, show_default=True)
+@click.option("--dimensions", default=256)
+@click.option("--k1", default=15)
+@click.option("--k2", default=6)
+@click.option("--recall", default=0.95, help="Of the approximate neighbours.")
+@click.option("--codes", default=100_000_000, help="Rows of the code file.")
+@click.option("--milvus", default=1_000_000, help="Rows in Milvus Lite, or 0.")
+@click.option("--bits", default=64)
 @seed_option
 @output_option
 @quick_option

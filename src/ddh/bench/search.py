@@ -40,18 +40,17 @@ Cell = dict[str, Any]
 
 
 @click.command()
-@click.option("--bits", multiple=True, type=int, default=BITS, show_default=True)
-@click.option("--rows", multiple=True, type=int, default=ROWS, show_default=True)
-@click.option("-k", "neighbours", multiple=True, type=int, default=NEIGHBOURS, show_default=True)
+@click.option("--bits", multiple=True, type=int, default=BITS)
+@click.option("--rows", multiple=True, type=int, default=ROWS)
+@click.option("-k", "neighbours", multiple=True, type=int, default=NEIGHBOURS)
 @click.option(
     "--data",
     multiple=True,
     type=click.Choice(list(KINDS)),
     default=("lsh", "clustered"),
-    show_default=True,
     help="Kind of codes.",
 )
-@click.option("--repeat", default=2, show_default=True, help="Repetitions; the fastest counts.")
+@click.option("--repeat", default=2, help="Repetitions; the fastest counts.")
 @seed_option
 @quick_option
 @json_option

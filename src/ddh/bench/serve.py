@@ -42,15 +42,13 @@ COLUMNS = ("requests", "per second", "p50 ms", "p99 ms", "max ms")
 
 
 @click.command()
-@click.option("--rows", default=1_000_000, show_default=True)
-@click.option("--bits", default=64, show_default=True)
-@click.option("-k", default=10, show_default=True, help="Results per query.")
-@click.option("--concurrency", default=32, show_default=True, help="Concurrent queries.")
-@click.option("--seconds", default=10.0, show_default=True, help="Length of each measurement.")
-@click.option(
-    "--data", type=click.Choice(list(KINDS)), default="lsh", show_default=True, help="Codes."
-)
-@click.option("--images", default=200, show_default=True, help="Image queries; 0 skips them.")
+@click.option("--rows", default=1_000_000)
+@click.option("--bits", default=64)
+@click.option("-k", default=10, help="Results per query.")
+@click.option("--concurrency", default=32, help="Concurrent queries.")
+@click.option("--seconds", default=10.0, help="Length of each measurement.")
+@click.option("--data", type=click.Choice(list(KINDS)), default="lsh", help="Codes.")
+@click.option("--images", default=200, help="Image queries; 0 skips them.")
 @seed_option
 @quick_option
 @json_option
