@@ -1,6 +1,5 @@
 """Figure 2 of the paper: precision of the constructed labels over K, first and second stage."""
 
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -9,28 +8,15 @@ import click
 
 from ddh._core.progress import track
 from ddh.bench.options import BenchOptions, numbers_option, shared_options
-from ddh.bench.plots import plot_lines
-from ddh.bench.results import Outcome, Store, Table
+from ddh.bench.plots import plot_lines, series_of
+from ddh.bench.results import Outcome, Record, Store, Table
 from ddh.bench.retrieval import Task, cifar10_task
-from ddh.evaluation.inputs import Relevance
-from ddh.neighbours import expand, knn, statistics
+from ddh.neighbours import expand, knn, label_groups, statistics
 from ddh.neighbours.statistics import graph_of
 from ddh.train.device import choose
 
 SPECIAL = "second stage, K2 = 6"
 OVER = {"k1": "K1", "degree": "labels per image (mean)"}
-
-
-@dataclass(frozen=True)
-class Point:
-    """Quality of one set of labels: precision, recall and the number of labels per image."""
-
-    stage: str
-    k1: int
-    k2: int | None
-    precision: float
-    recall: float
-    degree: float
 
 
 @click.command(short_help="Figure 2: precision of the pairwise labels.")
@@ -59,19 +45,19 @@ def fig2(k: tuple[int, ...], k2: tuple[int, ...], **shared: Any) -> None:
             "ordered pair is right when both images share a class"
         ],
         tables=[_table(points)],
-        records=[vars(point) for point in points],
+        records=points,
         figures=[_draw(store.folder("fig2"), points, over) for over in OVER],
     ).publish(store, options.as_json)
 
 
 def measure_labels(
     store: Store, task: Task, sizes: tuple[int, ...], expansions: tuple[int, ...], device: str
-) -> list[Point]:
+) -> list[Record]:
     """Points of both stages, from one computation of the neighbour lists for the largest K1."""
     features, labels = task.part("train"), task.labels("train")
     sizes = tuple(size for size in sorted(set(sizes)) if size < len(labels))
     # Ordered pairs of different images that share a label: the denominator of recall.
-    possible = Relevance.of(labels, labels, len(labels), len(labels)).total() - len(labels)
+    possible = int(label_groups(labels).degree().sum())
     lists = cache(lambda: knn(features, max(sizes), device=choose(device)))
 
     def measure(k1: int, k2: int | None) -> dict[str, Any]:
@@ -87,28 +73,24 @@ def measure_labels(
         key = {**task.key, "labels of": "Alg. 1", "k1": k1, "k2": k2}
         found = store.measure(f"labels-{k1}-{k2 or 0}", key, partial(measure, k1, k2))
         stage = "first stage" if k2 is None else f"second stage, K2 = {k2}"
-        points.append(Point(stage, k1, k2, **found))
+        points.append({"stage": stage, "k1": k1, "k2": k2, **found})
     return points
 
 
-def _table(points: list[Point]) -> Table:
-    stages = dict.fromkeys(point.stage for point in points)
+def _table(points: list[Record]) -> Table:
+    stages = dict.fromkeys(point["stage"] for point in points)
     lines: dict[int, list[str]] = {}
     for point in points:
-        line = lines.setdefault(point.k1, [str(point.k1)])
-        line += [f"{point.precision:.3f}", f"{point.degree:.1f}"]
+        line = lines.setdefault(point["k1"], [str(point["k1"])])
+        line += [f"{point['precision']:.3f}", f"{point['degree']:.1f}"]
     columns = ["K1", *(name for s in stages for name in (f"{s}: precision", "labels per image"))]
     note = "The paper shows this as a plot only; its labels come from a ResNet's features."
     return Table("Precision of the pairwise labels", columns, list(lines.values()), note)
 
 
-def _draw(folder: Path, points: list[Point], over: str) -> dict[str, str]:
+def _draw(folder: Path, points: list[Record], over: str) -> dict[str, str]:
     """Precision over K1, or over the number of labels per image."""
-    series: dict[str, tuple[list[float], list[float]]] = {}
-    for point in points:
-        x, y = series.setdefault(point.stage, ([], []))
-        x.append(getattr(point, over))
-        y.append(point.precision)
+    series = series_of((point["stage"], point[over], point["precision"]) for point in points)
     axes: dict[str, Any] = {"xlabel": OVER[over], "ylabel": "precision of the labels"}
     axes |= {"xscale": "log" if over == "degree" else "linear", "special": SPECIAL, "marker": "o"}
     title = f"Precision of the labels over {OVER[over]}"

@@ -4,7 +4,7 @@ The SVG has a transparent background and uses INK and FAINT for text and grid on
 HTML report can replace them by the colours of a dark or a light page.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,16 @@ def style(place: int, special: bool = False) -> dict[str, Any]:
 
 
 Series = Mapping[str, tuple[Any, Any]]  # label -> x, y
+
+
+def series_of(points: Iterable[tuple[str, float, float]]) -> Series:
+    """One line per label from points (label, x, y)."""
+    series: dict[str, tuple[list[float], list[float]]] = {}
+    for label, x, y in points:
+        line = series.setdefault(label, ([], []))
+        line[0].append(x)
+        line[1].append(y)
+    return series
 
 
 def plot_lines(

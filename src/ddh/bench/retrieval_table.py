@@ -12,7 +12,7 @@ from PIL import Image
 
 from ddh._core.progress import bar
 from ddh.bench.options import BenchOptions, compose, shared_options
-from ddh.bench.plots import drawing, plot_lines, style
+from ddh.bench.plots import drawing, plot_lines, series_of, style
 from ddh.bench.results import Outcome, Record, Store, Table, figure
 from ddh.bench.retrieval import Task, cifar10_task, measure_row, measure_vectors, multi_label_task
 from ddh.bench.tables import TABLE2, TABLES, PaperTable, Row
@@ -233,11 +233,7 @@ def _draw_lengths(folder: Path, cells: list[Cell], table: PaperTable, task: Task
     lengths = sorted({cell.bits for cell in cells})
     ddh = TABLES[table.number - 2].rows[-1]  # the paper's, even if its row is left out here
     paper = {bits: value for bits in lengths if (value := table.printed(ddh, bits)) is not None}
-    series: dict[str, tuple[list[int], list[float]]] = {}
-    for cell in cells:
-        bits, means = series.setdefault(cell.row.label, ([], []))
-        bits.append(cell.bits)
-        means.append(cell.mean("legacy"))
+    series = series_of((cell.row.label, cell.bits, cell.mean("legacy")) for cell in cells)
     highest = max(*paper.values(), *(cell.mean("legacy") for cell in cells), 0.0)
     axes: dict[str, Any] = {"xlabel": "bits", "ylabel": f"{_measure_name(task)} (legacy)"}
     axes |= {"ylim": (0, 1.4 * highest), "legend": {"loc": "upper left", "ncols": 3}}

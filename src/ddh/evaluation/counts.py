@@ -5,7 +5,7 @@ precision, precision and recall at a rank or within a radius are closed forms of
 counted in blocks, so that memory is (queries x (bits + 1)) and never (queries x database).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ddh._core.progress import track
+from ddh._core.spans import spans
 from ddh.codes import hamming, unpack
 from ddh.codes.inputs import Codes
 from ddh.evaluation.inputs import Relevance
@@ -49,13 +50,25 @@ class DistanceCounts:
 
 def tiles(queries: Codes, database: Codes) -> Iterator[tuple[slice, slice, NDArray[np.int32]]]:
     """(rows, columns, Hamming distances) in tiles of about BLOCK, whole rows where they fit."""
-    width = min(len(database), BLOCK)
-    height = max(1, BLOCK // width)
-    for row in track(range(0, len(queries), height), "Ranking", unit="block"):
-        rows = slice(row, min(row + height, len(queries)))
-        for column in range(0, len(database), width):
-            columns = slice(column, min(column + width, len(database)))
+    height = max(1, BLOCK // len(database))
+    for rows in track(spans(len(queries), height), "Ranking", unit="block"):
+        for columns in spans(len(database), BLOCK):
             yield rows, columns, hamming(queries[rows], database[columns])
+
+
+def histogram(
+    queries: Codes, database: Codes, grades: int, grade: Callable[[slice, slice], NDArray[Any]],
+    bits: int,
+) -> NDArray[np.int32]:  # fmt: skip
+    """[q, g, d]: items at distance d of query q whose `grade(rows, columns)` is g."""
+    bins = (bits + 1) * grades
+    table = np.zeros((len(queries), bins), np.int32)
+    for rows, columns, tile in tiles(queries, database):
+        key = tile + grade(rows, columns) * np.intp(bits + 1)
+        key += np.arange(len(tile), dtype=np.intp)[:, None] * bins
+        found = np.bincount(key.ravel(), minlength=len(tile) * bins)
+        table[rows] += found.reshape(len(tile), bins).astype(np.int32)
+    return table.reshape(len(queries), grades, bits + 1)
 
 
 def count(
@@ -66,25 +79,19 @@ def count(
     On `device` (for example "cuda") with torch, otherwise on one core: 10,000 queries against
     50,000 items of 64 bits in a few seconds, within tens of megabytes besides the input.
     """
-    bins = bits + 1
-    table = np.zeros((len(queries), 2 * bins), np.int32)
-    # A relevant item at distance d is counted in column bits + 1 + d, any other in d.
-    if device is not None:
+    if device is None:
+        table = histogram(queries, database, 2, relevance.block, bits)
+    else:
         import torch
 
+        bins = bits + 1
+        table = np.zeros((len(queries), 2, bins), np.int32)
         for rows, distances, relevant in device_blocks(queries, database, relevance, bits, device):
             keys = distances + bins * relevant
             keys += 2 * bins * torch.arange(len(keys), device=device)[:, None]
             counted = torch.bincount(keys.ravel(), minlength=len(keys) * 2 * bins)
-            table[rows] = counted.reshape(len(keys), 2 * bins).cpu().numpy()
-    else:
-        for rows, columns, tile in tiles(queries, database):
-            key = tile + relevance.block(rows, columns) * np.intp(bins)
-            key += np.arange(len(tile), dtype=np.intp)[:, None] * (2 * bins)
-            found = np.bincount(key.ravel(), minlength=len(tile) * 2 * bins)
-            table[rows] += found.reshape(len(tile), 2 * bins).astype(np.int32)
-    hits = np.ascontiguousarray(table[:, bins:])
-    return DistanceCounts(table[:, :bins] + hits, hits)
+            table[rows] = counted.reshape(len(keys), 2, bins).cpu().numpy()
+    return DistanceCounts(table.sum(axis=1, dtype=np.int32), np.ascontiguousarray(table[:, 1]))
 
 
 def device_blocks(
@@ -101,8 +108,6 @@ def device_blocks(
         return torch.from_numpy(array).to(device)
 
     items, labels = there(unpack(database, bits)).float(), there(relevance.database)
-    step = max(1, DEVICE_BLOCK // len(database))
-    for start in range(0, len(queries), step):
-        rows = slice(start, min(start + step, len(queries)))
+    for rows in spans(len(queries), max(1, DEVICE_BLOCK // len(database))):
         distances = (bits - there(unpack(queries[rows], bits)).float() @ items.T) / 2
         yield rows, distances.to(torch.int64), shares_label(there(relevance.query[rows]), labels)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ddh._core.spans import spans
 from ddh.codes import unpack
 from ddh.codes.inputs import binary_codes
 
@@ -42,12 +43,11 @@ class CodeDiagnostics:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON, with the two summaries and without the correlation matrix."""
-        values = {name: value for name, value in asdict(self).items() if name != "correlation"}
-        values["balance"] = self.balance.tolist()
-        values["bit_entropy"] = self.bit_entropy.tolist()
-        values["worst_balance"] = self.worst_balance
-        values["mean_correlation"] = self.mean_correlation
-        return values
+        values = asdict(self)
+        del values["correlation"]
+        values |= {name: values[name].tolist() for name in ("balance", "bit_entropy")}
+        names = ("worst_balance", "mean_correlation")
+        return values | {name: getattr(self, name) for name in names}
 
     def __str__(self) -> str:
         return (
@@ -73,8 +73,8 @@ def diagnose(codes: ArrayLike, *, bits: int | None = None) -> CodeDiagnostics:
     buckets = np.unique(whole, return_counts=True)[1].astype(np.float64)
     share = buckets / rows
     sums, products = np.zeros(bits), np.zeros((bits, bits))
-    for start in range(0, rows, BLOCK_ROWS):
-        block = unpack(packed[start : start + BLOCK_ROWS], bits).astype(np.float32)
+    for span in spans(rows, BLOCK_ROWS):
+        block = unpack(packed[span], bits).astype(np.float32)
         sums += block.sum(axis=0, dtype=np.float64)
         products += block.T @ block  # whole numbers below 2^24: exact in float32
     balance = sums / rows

@@ -66,15 +66,3 @@ class Relevance:
         if self.query.ndim == 1:
             return self.block(rows, columns).astype(np.intp)
         return np.asarray(np.rint(self.query[rows] @ self.database[columns].T).astype(np.intp))
-
-    def total(self) -> int:
-        """Number of relevant pairs (query, item)."""
-        if self.query.ndim == 1:
-            size = int(max(self.query.max(), self.database.max())) + 1
-            sizes = np.bincount(self.query, minlength=size) * np.bincount(
-                self.database, minlength=size
-            )
-            return int(sizes.sum())
-        step = max(1, (1 << 24) // len(self.database))
-        starts = range(0, len(self.query), step)
-        return sum(int(self.block(slice(start, start + step)).sum()) for start in starts)

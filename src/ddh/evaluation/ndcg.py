@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ddh._core.errors import InputError
 from ddh.codes.inputs import Codes
-from ddh.evaluation.counts import tiles
+from ddh.evaluation.counts import histogram
 from ddh.evaluation.inputs import Relevance
 
 
@@ -20,18 +20,18 @@ def expected_ndcg(
     """Expected NDCG@k of each query (k=None: the whole ranking); 0 where nothing is relevant."""
     if relevance.most_shared > 1000:
         raise InputError("gains of 2^shared overflow with more than 1,000 shared labels")
-    shared, items = _grades(queries, database, relevance, bits)
+    shared = histogram(queries, database, relevance.most_shared + 1, relevance.shared, bits)
+    items, grades = shared.sum(axis=1, dtype=np.int64), shared.sum(axis=2, dtype=np.int64)
     cut = len(database) if k is None else min(k, len(database))
     discount = 1.0 / np.log2(np.arange(2, len(database) + 2))
     # discounts[i] is the sum of the discounts of ranks 1..i, with nothing below the cut
     discounts = np.concatenate(
         [[0.0], np.cumsum(np.where(np.arange(1, len(database) + 1) <= cut, discount, 0.0))]
     )
-    gain = np.exp2(np.arange(shared.shape[2])) - 1
-    mean_gain = (shared @ gain) / np.maximum(items, 1)
+    gain = np.exp2(np.arange(shared.shape[1])) - 1
+    mean_gain = np.einsum("qgd,g->qd", shared, gain) / np.maximum(items, 1)
     found = _sum_over_groups(items, mean_gain, discounts)
-    best_first = shared.sum(axis=1)[:, ::-1]
-    ideal = _sum_over_groups(best_first, gain[::-1], discounts)
+    ideal = _sum_over_groups(grades[:, ::-1], gain[::-1], discounts)
     return np.divide(found, ideal, out=np.zeros_like(found), where=ideal > 0)
 
 
@@ -41,18 +41,3 @@ def _sum_over_groups(
     """Sum over groups of (gain of the group) x (discounts of the ranks it covers)."""
     end = np.cumsum(sizes, axis=1)
     return np.asarray((gain * (discounts[end] - discounts[end - sizes])).sum(axis=1))
-
-
-def _grades(
-    queries: Codes, database: Codes, relevance: Relevance, bits: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """shared[q, d, s]: items at distance d that share s labels with q; and their sum over s."""
-    grades = relevance.most_shared + 1
-    bins = (bits + 1) * grades
-    table = np.zeros((len(queries), bins), np.int64)
-    for rows, columns, tile in tiles(queries, database):
-        key = tile * np.intp(grades) + relevance.shared(rows, columns)
-        key += np.arange(len(tile), dtype=np.intp)[:, None] * bins
-        table[rows] += np.bincount(key.ravel(), minlength=len(tile) * bins).reshape(-1, bins)
-    shared = table.reshape(len(queries), bits + 1, grades)
-    return shared, shared.sum(axis=2)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ddh._core.progress import track
+from ddh._core.spans import spans
 from ddh.codes import search
 from ddh.codes.inputs import Codes
 from ddh.evaluation.counts import device_blocks
@@ -52,8 +53,7 @@ def ranked_relevance(
             yield rows, right.gather(1, best).cpu().numpy(), right.sum(dim=1).cpu().numpy()
         return
     step = max(1, BLOCK // len(database))
-    for start in track(range(0, len(queries), step), "Ranking", unit="block"):
-        rows = slice(start, min(start + step, len(queries)))
+    for rows in track(spans(len(queries), step), "Ranking", unit="block"):
         ranked = search(queries[rows], database, depth).indices
         relevant = relevance.block(rows)
         yield rows, np.take_along_axis(relevant, ranked, axis=1), relevant.sum(axis=1)

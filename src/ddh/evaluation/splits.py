@@ -44,24 +44,16 @@ class RetrievalSplit:
 
 def cifar10_full(labels: ArrayLike, *, seed: int = 0) -> RetrievalSplit:
     """The paper: 10,000 test images ask, the 50,000 training images are database and training."""
-    classes = _whole_cifar10(labels)
-    train, test = np.arange(50_000), np.arange(50_000, len(classes))
+    train, test = np.split(np.arange(len(_whole_cifar10(labels))), [50_000])
     return RetrievalSplit("cifar10-10k-50k", test, train, train, k=1000)
 
 
-def cifar10_59k(labels: ArrayLike, *, seed: int = 0) -> RetrievalSplit:
-    """1,000 queries (100 per class), 59,000 other images searched, 5,000 of them for training."""
-    classes = _whole_cifar10(labels)
-    query, train, rest = _per_class(classes, queries=100, training=500, seed=seed)
-    database = np.sort(np.concatenate([train, rest]))
-    return RetrievalSplit(f"cifar10-1k-59k-5k, seed {seed}", query, database, train, k=None)
-
-
-def cifar10_54k(labels: ArrayLike, *, seed: int = 0) -> RetrievalSplit:
-    """1,000 queries, 5,000 training images that are not searched, 54,000 others searched."""
-    classes = _whole_cifar10(labels)
-    query, train, rest = _per_class(classes, queries=100, training=500, seed=seed)
-    return RetrievalSplit(f"cifar10-1k-54k-5k, seed {seed}", query, rest, train, k=None)
+def cifar10_drawn(labels: ArrayLike, *, with_training: bool, seed: int = 0) -> RetrievalSplit:
+    """1,000 queries, 5,000 training images; 54,000 others searched, `with_training` or without."""
+    query, train, rest = _per_class(_whole_cifar10(labels), queries=100, training=500, seed=seed)
+    database = np.sort(np.concatenate([train, rest])) if with_training else rest
+    name = f"cifar10-1k-{len(database) // 1000}k-5k, seed {seed}"
+    return RetrievalSplit(name, query, database, train, k=None)
 
 
 def per_class(
@@ -86,8 +78,8 @@ def per_class(
 
 PROTOCOLS: dict[str, Callable[..., RetrievalSplit]] = {
     "cifar10-10k-50k": cifar10_full,
-    "cifar10-1k-59k-5k": cifar10_59k,
-    "cifar10-1k-54k-5k": cifar10_54k,
+    "cifar10-1k-59k-5k": partial(cifar10_drawn, with_training=True),
+    "cifar10-1k-54k-5k": partial(cifar10_drawn, with_training=False),
     "nus-wide-21": partial(per_class, queries=100, training=500),
     "nus-wide-21-paper": partial(per_class, queries=1000, training=4000),
 }
