@@ -7,10 +7,10 @@ from click.testing import CliRunner
 import ddh.pretrain
 from ddh._core.errors import InputError
 from ddh.bench.results import Outcome
-from ddh.bench.table6 import _seeded_splits
 from ddh.cli import cli
 from ddh.hashers.itq import ITQ
 from ddh.images import LabelledImages, open_images
+from ddh.images.flowers import seeded_splits
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def shades(monkeypatch, narrow):
     labels = np.arange(96) % 3
     pixels = rng.integers(0, 60, (96, 8, 8, 3)) + 80 * labels[:, None, None, None]
     data = LabelledImages(open_images(pixels.astype(np.uint8)), labels, "shades", tuple("abc"))
-    given = (data, _seeded_splits(labels), "three splits")
+    given = (data, seeded_splits(labels), "three splits")
     monkeypatch.setattr("ddh.bench.table6._flowers", lambda options: given)
     return data
 
@@ -77,7 +77,7 @@ def test_each_split_adapts_a_network_of_its_own(shades, learned_from, tmp_path, 
 
     monkeypatch.setattr(ddh.pretrain, "pretrain", pretrain)
     outcome = bench(tmp_path, "--adapt", "1")
-    for pixels, split in zip(seen, _seeded_splits(shades.labels), strict=True):
+    for pixels, split in zip(seen, seeded_splits(shades.labels), strict=True):
         assert np.array_equal(pixels, shades.images.pixels[split.train])
     assert any("adapted to its training images for 1 epochs" in line for line in outcome.protocol)
     bench(tmp_path, "--adapt", "1")

@@ -22,6 +22,7 @@ from ddh.bench.tables import TABLE2, TABLE3, TABLE6, TABLES
 from ddh.cli import cli
 from ddh.evaluation import RetrievalSplit, mean_average_precision
 from ddh.hashers import create
+from ddh.images.flowers import seeded_splits
 
 METHODS = "LSH,PCA-ITQ,PCAH"
 
@@ -345,7 +346,7 @@ def test_validation_images_choose_between_settings(digits, tmp_path, monkeypatch
 
     monkeypatch.setattr(table6, "_recognition", recognised)
     found = read_features(digits)
-    task = table6.SplitTask(found, table6._seeded_splits(found.labels)[0])
+    task = table6.SplitTask(found, seeded_splits(found.labels)[0])
     candidates = tuple(table6.Candidate({"iterations": n}) for n in (1, 2))
     row = table6.HashRow("ITQ", "ITQ", candidates)
     run = table6.best_run(Store(tmp_path), task, row, 8, 0, "cpu")

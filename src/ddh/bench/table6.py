@@ -1,8 +1,8 @@
 """Table 6 of the paper: recognition on Oxford-17 with a support vector machine."""
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property, partial
 from itertools import product
 from pathlib import Path
@@ -23,11 +23,12 @@ from ddh.bench.pretrained import learn
 from ddh.bench.results import Outcome, Record, Store, Table
 from ddh.bench.retrieval import hasher
 from ddh.bench.tables import TABLE6
-from ddh.descriptors import DESCRIPTORS, Vocabulary, extract
+from ddh.descriptors import DESCRIPTORS, LocalDescriptor, Vocabulary, extract
 from ddh.descriptors.opencv import opencv
 from ddh.evaluation import recognise
 from ddh.evaluation.protocol import digest
 from ddh.images import LabelledImages, Split, flowers17, flowers17_splits
+from ddh.images.flowers import seeded_splits
 
 VERSION = 1
 VIEWS = 7
@@ -125,18 +126,11 @@ def split_digest(split: Split) -> str:
 
 
 def _recognition(features: NDArray[Any], labels: NDArray[Any], split: Split, kernel: Any) -> Record:
-    train, validation, test = (
-        (features[rows], labels[rows]) for rows in (split.train, split.validation, split.test)
-    )
-    found = recognise(train, validation, test, kernel=kernel)
-    return {
-        "accuracy": found.accuracy,
-        "validation": found.validation_accuracy,
-        "C": found.C,
-        "fit_seconds": found.fit_seconds,
-        "predict_seconds": found.predict_seconds,
-        "kernel": kernel,
-    }
+    parts = (split.train, split.validation, split.test)
+    found = recognise(*((features[rows], labels[rows]) for rows in parts), kernel=kernel)
+    values = asdict(found)
+    del values["predicted"]
+    return {"validation": values.pop("validation_accuracy"), **values}
 
 
 def _key(split: Split, **parts: Any) -> Record:
@@ -155,56 +149,63 @@ class SplitTask:
         """L2-normalised."""
         return l2_normalize(self.found.features)
 
-    def rows(self, rows: NDArray[np.int64] | slice, views: bool) -> NDArray[np.float32]:
-        """Training data of hash functions: some images and, with `views`, their views."""
-        others = [l2_normalize(values[rows]) for values in self.found.views] if views else []
-        return np.concatenate([self.features[rows], *others])
+    def measure(
+        self, store: Store, name: str, features: Callable[[], NDArray[Any]], **key: Any
+    ) -> Record:
+        """A linear SVM on `features()`, real values or bits of all images."""
 
-    def key(self, **parts: Any) -> Record:
-        """Identifies a measurement."""
-        return _key(self.split, features=self.found.digest, **parts)
+        def compute() -> Record:
+            return _recognition(features(), self.found.labels, self.split, "linear")
 
-    def recognise(self, features: NDArray[Any]) -> Record:
-        """A linear SVM on these features, or bits, of all images."""
-        return _recognition(features, self.found.labels, self.split, "linear")
+        key = _key(self.split, features=self.found.digest, **key)
+        return store.measure(name, key, compute) | {"split": self.split.name}
 
 
-def descriptor_rows(store: Store, data: LabelledImages, splits: tuple[Split, ...]) -> list[Result]:
+# -- the rows: a label, and one function per run -----------------------------------------------
+
+Rows = Iterator[tuple[str, list[Callable[[], Record]]]]
+
+
+def descriptor_rows(store: Store, data: LabelledImages, splits: tuple[Split, ...]) -> Rows:
     """The paper's seven hand-crafted rows; vocabularies are learned on training images only."""
     images = digest(np.array(list(data.images.names)))
     kinds = list(DESCRIPTORS.values())
     folder = store.root / "features" / f"descriptors-{images}"
     local = cache(lambda: extract(kinds, data.images, cache=folder))
 
-    def measure(name: str, words: int, split: Split) -> Record:
-        vocabulary = Vocabulary(words).fit(local()[name], split.train)
-        return _recognition(vocabulary.histograms(local()[name]), data.labels, split, "chi-square")
+    def measure(kind: LocalDescriptor, split: Split) -> Record:
+        vectors = local()[kind.name]
+        histograms = Vocabulary(kind.words).fit(vectors, split.train).histograms(vectors)
+        return _recognition(histograms, data.labels, split, "chi-square")
 
-    results = {kind.name: Result(kind.name, []) for kind in kinds}
-    with bar("Descriptors", total=len(kinds) * len(splits), unit="run") as progress:
-        for kind, split in product(kinds, splits):
-            key = _key(split, images=images, descriptor=kind.name, words=kind.words)
-            compute = partial(measure, kind.name, kind.words, split)
-            run = store.measure(f"{kind.name}-svm", key, compute)
-            results[kind.name].runs.append({**run, "split": split.name})
-            progress.update()
-    return list(results.values())
+    def run(kind: LocalDescriptor, split: Split) -> Record:
+        key = _key(split, images=images, descriptor=kind.name, words=kind.words)
+        found = store.measure(f"{kind.name}-svm", key, partial(measure, kind, split))
+        return found | {"split": split.name}
+
+    for kind in kinds:
+        yield kind.name, [partial(run, kind, split) for split in splits]
 
 
-def hash_rows(store: Store, tasks: Sequence[SplitTask], options: BenchOptions) -> list[Result]:
+def hash_rows(store: Store, tasks: Sequence[SplitTask], options: BenchOptions) -> Rows:
     """Linear SVMs on the codes of each method; the hash functions saw training images only."""
-    jobs = list(product(_wanted(options, views=bool(tasks[0].found.views)), options.bits))
-    results = []
-    total = len(jobs) * len(tasks) * len(options.seeds)
-    with bar("Codes", total=total, unit="run") as progress:
-        for row, bits in jobs:
-            result = Result(f"{row.label} ({bits} bits)", [])
-            for task, seed in product(tasks, options.seeds):
-                progress.set_postfix_str(f"{row.label}, {bits} bits, {task.split.name}")
-                result.runs.append(best_run(store, task, row, bits, seed, options.device))
-                progress.update()
-            results.append(result)
-    return results
+    device = options.device
+    for row, bits in product(_wanted(options, views=bool(tasks[0].found.views)), options.bits):
+        runs = product(tasks, options.seeds)
+        yield (
+            f"{row.label} ({bits} bits)",
+            [partial(best_run, store, task, row, bits, seed, device) for task, seed in runs],
+        )
+
+
+def real_row(store: Store, tasks: Sequence[SplitTask]) -> Rows:
+    """A linear SVM on the real-valued features that the codes are made from."""
+
+    def run(task: SplitTask) -> Record:
+        return task.measure(store, "real-svm", lambda: task.features, method="real-valued")
+
+    label = f"real-valued features ({tasks[0].found.features.shape[1]})"
+    yield label, [partial(run, task) for task in tasks]
 
 
 def _wanted(options: BenchOptions, views: bool) -> list[HashRow]:
@@ -234,32 +235,23 @@ def best_run(
 ) -> Record:
     """The run of the candidate whose codes are best on the validation images."""
 
-    def measure(candidate: Candidate) -> Record:
+    def codes(candidate: Candidate) -> NDArray[Any]:
         rows = slice(None) if row.transductive else task.split.train
-        features = task.rows(rows, candidate.views)
-        model = hasher(row.method, bits, seed, candidate.settings, device).fit(features)
-        return task.recognise(model.transform(task.features))
+        views = task.found.views if candidate.views else ()
+        learned = [task.features[rows], *(l2_normalize(values[rows]) for values in views)]
+        model = hasher(row.method, bits, seed, candidate.settings, device)
+        return np.asarray(model.fit(np.concatenate(learned)).transform(task.features))
 
     runs = []
     for candidate in row.candidates_for(bits):
         settings, views = candidate.settings, len(task.found.views) * candidate.views
-        key = task.key(method=row.method, bits=bits, seed=seed, settings=settings)
+        key = {"method": row.method, "bits": bits, "seed": seed, "settings": settings}
         key |= {"views": views} if views else {}
         key |= {"transductive": True} if row.transductive else {}
-        run = store.measure(f"{row.method}-{bits}-{seed}-svm", key, partial(measure, candidate))
-        chosen = {"split": task.split.name, "seed": seed, "settings": str(settings)}
-        runs.append(run | chosen | {"views": views})
+        name = f"{row.method}-{bits}-{seed}-svm"
+        run = task.measure(store, name, partial(codes, candidate), **key)
+        runs.append(run | {"seed": seed, "settings": str(settings), "views": views})
     return max(runs, key=lambda run: run["validation"])
-
-
-def real_row(store: Store, tasks: Sequence[SplitTask]) -> Result:
-    """A linear SVM on the real-valued features that the codes are made from."""
-    result = Result(f"real-valued features ({tasks[0].found.features.shape[1]})", [])
-    for task in tasks:
-        compute = partial(task.recognise, task.features)
-        run = store.measure("real-svm", task.key(method="real-valued"), compute)
-        result.runs.append({**run, "split": task.split.name})
-    return result
 
 
 # -- the command and its report ----------------------------------------------------------------
@@ -312,18 +304,25 @@ def table6(with_descriptors: bool, adapt: int | None, **shared: Any) -> None:
             raise MissingDependency(f"{error}, or omit its rows with --no-descriptors") from error
     data, splits, splits_note = _flowers(options)
     tasks = _tasks(options, store, data, splits, adapt)
-    results: list[Result] = []
+    rows = [*hash_rows(store, tasks, options), *real_row(store, tasks)]
     if with_descriptors and data is not None:
-        results += descriptor_rows(store, data, splits)
-    results += [*hash_rows(store, tasks, options), real_row(store, tasks)]
+        rows = [*descriptor_rows(store, data, splits), *rows]
+    results = []
+    with bar("table6", total=sum(len(runs) for _, runs in rows), unit="run") as progress:
+        for label, runs in rows:
+            progress.set_postfix_str(label)
+            results.append(Result(label, []))
+            for run in runs:
+                results[-1].runs.append(run())
+                progress.update()
     _outcome(store, results, tasks, splits_note, adapt).publish(store, options.as_json)
 
 
 def _flowers(options: BenchOptions) -> tuple[LabelledImages | None, tuple[Split, ...], str]:
     """(data set, splits, a note about the splits)."""
     if options.features is not None and options.data is None:
-        found = read_features(options.features)
-        return None, _seeded_splits(found.labels), "three seeded 40/20/20 splits"
+        splits = seeded_splits(read_features(options.features).labels)
+        return None, splits, "three seeded 40/20/20 splits"
     root = options.data_folder("Oxford-17")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DDHWarning)
@@ -334,21 +333,6 @@ def _flowers(options: BenchOptions) -> tuple[LabelledImages | None, tuple[Split,
     return flowers17(root), splits, said.replace(str(root), "the data folder")
 
 
-def _seeded_splits(labels: NDArray[Any]) -> tuple[Split, ...]:
-    """Half of each class for training, a quarter for validation, a quarter for testing."""
-    splits = []
-    for number in (1, 2, 3):
-        rng = np.random.default_rng((0, number))
-        parts: list[list[NDArray[np.int64]]] = []
-        for kind in np.unique(labels):
-            members = rng.permutation(np.flatnonzero(labels == kind))
-            half, quarter = len(members) // 2, len(members) // 4
-            parts.append(np.split(members, [half, half + quarter]))
-        joined = [np.sort(np.concatenate(part)) for part in zip(*parts, strict=True)]
-        splits.append(Split(f"random {number} (seed 0)", *joined))
-    return tuple(splits)
-
-
 def _tasks(
     options: BenchOptions,
     store: Store,
@@ -357,27 +341,23 @@ def _tasks(
     adapt: int | None,
 ) -> list[SplitTask]:
     """The splits with features of one network or, with `adapt`, of one network per split."""
-    if adapt is None:
-        found = _features(options, store, data)
-        return [SplitTask(found, split) for split in splits]
     if data is None or options.features is not None:
-        raise InputError("--adapt needs the pictures: give --data and leave --features out")
-    tasks = []
-    for split in splits:
-        learned = learn(data, split.train, options, store, {"epochs": adapt})
-        own = replace(options, backbone="auto", weights=str(learned.weights), size=None)
-        tasks.append(SplitTask(compute_features(data, store, own, views=VIEWS), split))
-    return tasks
-
-
-def _features(options: BenchOptions, store: Store, data: LabelledImages | None) -> FeatureSet:
-    if options.features is not None:
+        if adapt is not None:
+            raise InputError("--adapt needs the pictures: give --data and leave --features out")
+        assert options.features is not None
         found = read_features(options.features)
         if data is not None and len(found) != len(data):
             raise InputError(f"{options.features} has {len(found)} rows, not {len(data)}")
-        return found
-    assert data is not None
-    return compute_features(data, store, options, views=VIEWS)
+    elif adapt is None:
+        found = compute_features(data, store, options, views=VIEWS)
+    else:
+        tasks = []
+        for split in splits:
+            learned = learn(data, split.train, options, store, {"epochs": adapt})
+            own = replace(options, backbone="auto", weights=str(learned.weights), size=None)
+            tasks.append(SplitTask(compute_features(data, store, own, views=VIEWS), split))
+        return tasks
+    return [SplitTask(found, split) for split in splits]
 
 
 def _outcome(

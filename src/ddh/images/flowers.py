@@ -19,7 +19,7 @@ CLASSES = (
     "windflower", "pansy",
 )  # fmt: skip
 IMAGES = PER_CLASS * len(CLASSES)
-TRAIN, VALIDATION = 40, 20  # pictures of each class; the other 20 are for testing
+LABELS = np.arange(IMAGES, dtype=np.int64) // PER_CLASS
 SPLITS_FILE = "datasplits.mat"
 WHERE = "https://www.robots.ox.ac.uk/~vgg/data/flowers/17/"
 
@@ -44,9 +44,8 @@ def flowers17(root: str | os.PathLike[str]) -> LabelledImages:
             f"{len(missing)} of the {IMAGES:,} flowers are missing in {folder}, the first is "
             f"{missing[0]}: get 17flowers.tgz from {WHERE}"
         )
-    labels = np.arange(IMAGES, dtype=np.int64) // PER_CLASS
     images = ImageFiles([folder / name for name in names], root=folder)
-    return LabelledImages(images, labels, "Oxford-17", CLASSES)
+    return LabelledImages(images, LABELS.copy(), "Oxford-17", CLASSES)
 
 
 def flowers17_splits(root: str | os.PathLike[str], *, seed: int = 0) -> tuple[Split, ...]:
@@ -65,7 +64,7 @@ def flowers17_splits(root: str | os.PathLike[str], *, seed: int = 0) -> tuple[Sp
         DDHWarning,
         stacklevel=2,
     )
-    return tuple(_seeded_split(seed, number) for number in (1, 2, 3))
+    return seeded_splits(LABELS, seed)
 
 
 def _folder(root: Path) -> Path:
@@ -96,10 +95,16 @@ def _official_splits(path: Path) -> tuple[Split, ...]:
     return tuple(splits)
 
 
-def _seeded_split(seed: int, number: int) -> Split:
-    rng = np.random.default_rng((seed, number))
-    order = np.argsort(rng.random((len(CLASSES), PER_CLASS)), axis=1)
-    order += PER_CLASS * np.arange(len(CLASSES))[:, None]
-    train, validation, test = np.split(order, [TRAIN, TRAIN + VALIDATION], axis=1)
-    parts = (np.sort(part.ravel()) for part in (train, validation, test))
-    return Split(f"random {number} (seed {seed})", *parts)
+def seeded_splits(labels: NDArray[np.int64], seed: int = 0) -> tuple[Split, ...]:
+    """Three random splits: half of each class for training, a quarter for validation."""
+    _, kinds, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    half, quarter = sizes[kinds] // 2, sizes[kinds] // 4
+    splits = []
+    for number in (1, 2, 3):
+        order = np.lexsort((np.random.default_rng((seed, number)).random(len(kinds)), kinds))
+        place = np.empty(len(kinds), np.int64)  # of each image in the shuffled row of its class
+        place[order] = np.concatenate([np.arange(size) for size in sizes])
+        part = (place >= half).astype(int) + (place >= half + quarter)
+        rows = (np.flatnonzero(part == number) for number in range(3))
+        splits.append(Split(f"random {number} (seed {seed})", *rows))
+    return tuple(splits)
