@@ -209,6 +209,8 @@ def test_search_past_deleted_rows_equals_the_oracle(data):
     assert listed(zip(*found, strict=True)) == oracle.search(queries, k)
     found = scan.within_among(queries, codes, radius, chunks)
     assert listed(found) == oracle.search_radius(queries, radius)
+    out = scan.Tombstones.of_all_but(live, n)
+    assert (out.dead, np.concatenate(list(out.live())).tolist()) == (dead.sum(), live.tolist())
 
 
 def listed(answers):

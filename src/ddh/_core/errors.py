@@ -1,5 +1,8 @@
 """The errors that reach a user. Each message says what is wrong and what to do about it."""
 
+from importlib import import_module
+from typing import Any
+
 
 class DDHError(Exception):
     """Anything that ddh itself refuses; the command line prints it without a traceback."""
@@ -19,3 +22,11 @@ class MissingDependency(DDHError, ImportError):
 
 class DDHWarning(UserWarning):
     """Something worked, but not the way a user may expect."""
+
+
+def optional(module: str, missing: str) -> Any:
+    """An optional library, or `MissingDependency` with a message that says how to get it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise MissingDependency(missing) from error

@@ -110,10 +110,7 @@ class ApproximateIndex:
         probes = self.probes if probes is None else neighbour_count(probes)
         if not probes or not k or not len(queries):
             return scan.search(queries, self.database, max(k, 1), threads)
-        answer = Neighbours(
-            np.full((len(queries), k), -1, dtype=np.int32),
-            np.full((len(queries), k), -1, dtype=np.int64),
-        )
+        answer = Neighbours.empty(len(queries), k)
         waiting = np.arange(len(queries))
         while len(waiting):
             lists = scan.search(queries[waiting], self.centres, probes, threads).indices
@@ -130,7 +127,7 @@ class ApproximateIndex:
         look = self._look_natively if native() else self._look_by_numpy
         parts = spans(len(queries), _QUERIES_AT_ONCE)
         found = thread_map(lambda part: look(queries[part], lists[part], k), parts, threads)
-        found.append((np.empty((0, k), np.int32), np.empty((0, k), np.int64)))
+        found.append(Neighbours.empty(0, k))
         distances, indices = (np.concatenate(column) for column in zip(*found, strict=True))
         return distances, indices
 
@@ -145,9 +142,7 @@ class ApproximateIndex:
         return distances.reshape(-1, k), indices.reshape(-1, k)
 
     def _look_by_numpy(self, queries: Codes, lists: NDArray[np.int64], k: int) -> Nearest:
-        found = Neighbours(
-            np.empty((len(queries), k), np.int32), np.empty((len(queries), k), np.int64)
-        )
+        found = Neighbours.empty(len(queries), k)
         for query, probed in enumerate(lists):
             rows = np.concatenate(
                 [np.arange(self._offsets[one], self._offsets[one + 1]) for one in probed]

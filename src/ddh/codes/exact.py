@@ -1,33 +1,17 @@
 """Exact search of packed codes by the method that is fastest for the request."""
 
-from collections.abc import Callable, Iterator
-
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ddh._core.spans import spans
-from ddh.codes import scan
-from ddh.codes.inputs import (
-    Codes,
-    packed_rows,
-    rows_and_queries,
-    search_radius_bits,
-    thread_count,
-)
+from ddh.codes import inputs, scan
+from ddh.codes.inputs import Codes
 from ddh.codes.kernels import native
-from ddh.codes.multi_index import (
-    SHORT_CODE,
-    MultiIndex,
-    radius_cost,
-    scan_cost,
-    tables_for_radius,
-)
-from ddh.codes.scan import Neighbours, Pairs, RadiusNeighbours
+from ddh.codes.multi_index import SHORT_CODE, MultiIndex, radius_cost, scan_cost, tables_for_radius
+from ddh.codes.scan import Neighbours, Pairs
 
 _QUERIES_FOR_BUCKETS = 256  # from so many on, sorting the rows of short codes pays
 _QUERIES_AT_ONCE = 4096
-
-Columns = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]
 
 
 def search(
@@ -40,7 +24,7 @@ def search(
     every query, except that many queries for codes of 16 bits or less go through a table of
     buckets, one for each code.
     """
-    queries, database = rows_and_queries(queries, database)
+    queries, database = inputs.rows_and_queries(queries, database)
     bits = 8 * database.shape[1]
     if bits <= SHORT_CODE and len(queries) >= _QUERIES_FOR_BUCKETS and native():
         return MultiIndex(database, bits).search(queries, k, threads)
@@ -54,36 +38,25 @@ def pairs_within(database: ArrayLike, radius: int, threads: int | None = None) -
     Memory beyond the database: 24 bytes for each pair, some more for the rows that are looked up
     at a time, and the index.
     """
-    database = packed_rows(database, "the database's rows")
-    radius, threads = search_radius_bits(radius), thread_count(threads)
-    columns = list(_pairs(database, radius, threads))
-    if not columns:
-        none = np.empty(0, dtype=np.int64)
-        return Pairs(none, none, none.astype(np.int32))
-    return Pairs(*(np.concatenate(column) for column in zip(*columns, strict=True)))
-
-
-def _pairs(database: Codes, radius: int, threads: int) -> Iterator[Columns]:
+    database = inputs.packed_rows(database, "the database's rows")
+    radius, threads = inputs.search_radius_bits(radius), inputs.thread_count(threads)
     n, width = database.shape
-    bits = 8 * width
-    tables = tables_for_radius(n, bits, radius)
+    tables = tables_for_radius(n, 8 * width, radius)
     # A scan looks at the later rows only, hence the half.
-    indexed = native() and radius_cost(n, bits, tables, radius) < n / 2 * scan_cost(width, n)
-    search = MultiIndex(database, bits, tables).search_radius if indexed else None
+    indexed = native() and radius_cost(n, 8 * width, tables, radius) < n / 2 * scan_cost(width, n)
+    index = MultiIndex(database, 8 * width, tables) if indexed else None
+    pages = [Pairs(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int32))]
     for part in spans(n, _QUERIES_AT_ONCE):
-        yield _pairs_from(database, part, radius, threads, search)
+        pages.append(_pairs_from(database, part, radius, threads, index))
+    return Pairs(*(np.concatenate(column) for column in zip(*pages, strict=True)))
 
 
 def _pairs_from(
-    database: Codes,
-    part: slice,
-    radius: int,
-    threads: int,
-    search: Callable[[Codes, int, int], RadiusNeighbours] | None,
-) -> Columns:
+    database: Codes, part: slice, radius: int, threads: int, index: MultiIndex | None
+) -> Pairs:
     """Pairs whose first row lies in `part`."""
-    if search:
-        found, offset = search(database[part], radius, threads), 0
+    if index is not None:
+        found, offset = index.search_radius(database[part], radius, threads), 0
     else:
         later = database[part.start :]
         found, offset = scan.search_radius(database[part], later, radius, threads), part.start
@@ -92,4 +65,4 @@ def _pairs_from(
     keep = first < second
     first, second, distances = first[keep], second[keep], found.distances[keep]
     order = np.lexsort((second, first))
-    return first[order], second[order], distances[order]
+    return Pairs(first[order], second[order], distances[order])

@@ -18,15 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from ddh._core.errors import InputError
 from ddh._core.spans import spans
 from ddh._core.threads import thread_map
-from ddh.codes import scan
-from ddh.codes.inputs import (
-    Codes,
-    check_codes,
-    neighbour_count,
-    rows_and_queries,
-    search_radius_bits,
-    thread_count,
-)
+from ddh.codes import inputs, scan
+from ddh.codes.inputs import Codes, thread_count
 from ddh.codes.kernels import Found, Nearest, native
 from ddh.codes.packing import code_bytes
 from ddh.codes.scan import Neighbours, RadiusNeighbours
@@ -102,7 +95,7 @@ class MultiIndex:
     """
 
     def __init__(self, database: ArrayLike, bits: int, tables: int | None = None) -> None:
-        self.database = check_codes(database, bits, "the database's rows")
+        self.database = inputs.check_codes(database, bits, "the database's rows")
         self.bits = bits
         fewest = -(-bits // LONGEST_SUBSTRING)
         if tables is None:
@@ -128,15 +121,13 @@ class MultiIndex:
 
     def search(self, queries: ArrayLike, k: int, threads: int | None = None) -> Neighbours:
         """The k nearest rows of each query, as `ddh.codes.search` gives them."""
-        queries, _ = rows_and_queries(queries, self.database)
-        k = min(neighbour_count(k), len(self))
+        queries, _ = inputs.rows_and_queries(queries, self.database)
+        k = min(inputs.neighbour_count(k), len(self))
         if not k or not len(queries):
             return scan.search(queries, self.database, max(k, 1), threads)
         done, (limits, distances, indices) = self._probe(queries, k, 0, thread_count(threads))
         rows = (limits[:-1, None] + np.arange(k))[done]
-        answer = Neighbours(
-            np.empty((len(queries), k), dtype=np.int32), np.empty((len(queries), k), dtype=np.int64)
-        )
+        answer = Neighbours.empty(len(queries), k)
         answer.distances[done], answer.indices[done] = distances[rows], indices[rows]
         if not done.all():
             rest = scan.search(queries[~done], self.database, k, threads)
@@ -147,8 +138,8 @@ class MultiIndex:
         self, queries: ArrayLike, radius: int, threads: int | None = None
     ) -> RadiusNeighbours:
         """All rows within `radius` of each query, as `ddh.codes.search_radius` gives them."""
-        queries, _ = rows_and_queries(queries, self.database)
-        radius = min(search_radius_bits(radius), 8 * queries.shape[1])
+        queries, _ = inputs.rows_and_queries(queries, self.database)
+        radius = min(inputs.search_radius_bits(radius), 8 * queries.shape[1])
         scanned = len(self) * scan_cost(queries.shape[1], len(queries))
         if radius_cost(len(self), self.bits, max(1, len(self._tables)), radius) > scanned:
             return scan.search_radius(queries, self.database, radius, threads)

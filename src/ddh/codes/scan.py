@@ -17,6 +17,11 @@ class Neighbours(NamedTuple):
     distances: NDArray[np.int32]
     indices: NDArray[np.int64]
 
+    @classmethod
+    def empty(cls, queries: int, k: int) -> "Neighbours":
+        """Room for k answers to each of so many queries."""
+        return cls(np.empty((queries, k), np.int32), np.empty((queries, k), np.int64))
+
 
 @dataclass(frozen=True)
 class RadiusNeighbours:
@@ -70,8 +75,7 @@ def search(
     queries, database = rows_and_queries(queries, database)
     k, threads = min(neighbour_count(k), len(database)), thread_count(threads)
     if not len(queries) or not len(database):
-        empty = (len(queries), k)
-        return Neighbours(np.empty(empty, dtype=np.int32), np.empty(empty, dtype=np.int64))
+        return Neighbours.empty(len(queries), k)
     return Neighbours(*chosen()[1].search(queries, database, k, threads))
 
 

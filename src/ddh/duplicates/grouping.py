@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ddh.codes import pairs_within
-from ddh.index import Hit, Index, Row
+from ddh.index import Hit, Index
 from ddh.index.filters import Scalar
 from ddh.index.rows import Codes, check_radius
 
@@ -49,9 +49,9 @@ def find_groups(
         return np.concatenate([np.empty(0, np.int64), *groups])
 
     rows = iter(index.pick(members, where=where, folder=folder))
-    found = [[next(rows) for _ in positions] for positions in groups]
+    found = ([next(rows) for _ in positions] for positions in groups)
     return [
-        DuplicateGroup(tuple(row.at(_distance(row, group[0])) for row in group)) for group in found
+        DuplicateGroup(tuple(row.at(row.distance(group[0])) for row in group)) for group in found
     ]
 
 
@@ -91,7 +91,3 @@ def _members(component: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     order = np.argsort(component[rows], kind="stable")
     cuts = np.flatnonzero(np.diff(component[rows][order])) + 1
     return sorted(np.split(rows[order], cuts), key=lambda members: members[0])
-
-
-def _distance(row: Row, other: Row) -> int:
-    return int(np.unpackbits(row.code ^ other.code).sum())

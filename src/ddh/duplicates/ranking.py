@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from ddh.images.decoding import picture_formats
 from ddh.index import Row
 
@@ -45,9 +43,6 @@ def rank(rows: Sequence[Row], sizes: Sequence[FileSize]) -> list[RankedPicture]:
         range(len(rows)),
         key=lambda i: (-sizes[i].width * sizes[i].height, -sizes[i].bytes, i),
     )
-    best = rows[order[0]].code
-    ranked = [
-        RankedPicture(rows[i], sizes[i], int(np.unpackbits(rows[i].code ^ best).sum()))
-        for i in order
-    ]
+    best = rows[order[0]]
+    ranked = [RankedPicture(rows[i], sizes[i], rows[i].distance(best)) for i in order]
     return [ranked[0], *sorted(ranked[1:], key=lambda picture: picture.distance)]

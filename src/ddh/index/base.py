@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import ClassVar, Self
 
 import numpy as np
@@ -57,13 +56,8 @@ class IndexHeader:
     @classmethod
     def from_text(cls, kept: Mapping[str, str]) -> Self:
         """The inverse of `as_text`."""
-        return cls(
-            bits=int(kept["bits"]),
-            model_id=kept.get("model_id"),
-            created=kept["created"],
-            bit_order=kept["bit_order"],
-            format=int(kept["format"]),
-        )
+        bits, version = int(kept["bits"]), int(kept["format"])
+        return cls(bits, kept.get("model_id"), kept["created"], kept["bit_order"], version)
 
 
 @dataclass(frozen=True)
@@ -328,12 +322,7 @@ class Index(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

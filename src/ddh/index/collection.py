@@ -17,7 +17,6 @@ from ddh.index.base import Index
 from ddh.index.rows import FileStamp, Row, Written, check_text
 
 DIGEST_BYTES = 16
-READ_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -189,8 +188,6 @@ def write_codes(
 
 def content_digest(path: Path) -> str:
     """A digest of a file's bytes."""
-    digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
     with path.open("rb") as stream:
-        while block := stream.read(READ_BYTES):
-            digest.update(block)
+        digest = hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=DIGEST_BYTES))
     return digest.hexdigest()

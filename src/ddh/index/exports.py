@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ddh._core.atomic import atomic_path, write_atomic
-from ddh._core.errors import InputError, MissingDependency
+from ddh._core.errors import InputError, optional
 from ddh.codes import code_bytes
 from ddh.index.base import BIT_ORDER, Index
-from ddh.index.rows import Codes, Row, key_digest
+from ddh.index.rows import Row, bit_strings, key_digest
 
 if TYPE_CHECKING:
     import faiss
@@ -39,14 +39,11 @@ def to_faiss(
     JSON list to the same name with `.keys.json` behind it. faiss counts in whole bytes, so its
     dimension is the number of bits rounded up to a multiple of 8; distances are the same.
     """
-    try:
-        import faiss
-    except ImportError as error:
-        raise MissingDependency('the export to faiss needs it: pip install "ddh[faiss]"') from error
+    faiss = optional("faiss", 'the export to faiss needs it: pip install "ddh[faiss]"')
     flat = faiss.IndexBinaryFlat(8 * index.code_bytes)
     keys: list[str] = []
     for rows in _batches(index):
-        flat.add(_codes(rows))
+        flat.add(np.stack([row.code for row in rows]))
         keys += [row.key for row in rows]
     if path is not None:
         with atomic_path(Path(path)) as target:
@@ -69,12 +66,11 @@ def to_pgvector(index: Index, path: str | os.PathLike[str]) -> int:
         target.open("w", encoding="utf-8", newline="\n") as stream,
     ):
         for rows in _batches(index):
-            bits = np.unpackbits(_codes(rows), axis=1, count=index.bits)
-            for row, code in zip(rows, bits + np.uint8(ord("0")), strict=True):
+            codes = bit_strings(np.stack([row.code for row in rows]), index.bits)
+            for row, code in zip(rows, codes, strict=True):
                 metadata = json.dumps(row.metadata, ensure_ascii=False).translate(_ESCAPES)
                 where = "\\N" if row.path is None else row.path.translate(_ESCAPES)
-                key = row.key.translate(_ESCAPES)
-                stream.write(f"{key}\t{bytes(code).decode()}\t{where}\t{metadata}\n")
+                stream.write(f"{row.key.translate(_ESCAPES)}\t{code}\t{where}\t{metadata}\n")
             count += len(rows)
     return count
 
@@ -123,10 +119,7 @@ def to_lance(index: Index, path: str | os.PathLike[str]) -> int:
     search by `metric="hamming"`.
     """
     pa = _pyarrow()
-    try:
-        import lance
-    except ImportError as error:
-        raise MissingDependency("a Lance data set needs: pip install pylance") from error
+    lance = optional("lance", "a Lance data set needs: pip install pylance")
     if Path(path).exists():
         raise InputError(f"{os.fspath(path)} is there already: choose another name")
     schema = code_schema(index.bits, index.model_id, pa.list_(pa.uint8(), index.code_bytes))
@@ -140,16 +133,8 @@ def _batches(index: Index) -> Iterator[list[Row]]:
         yield batch
 
 
-def _codes(rows: list[Row]) -> Codes:
-    return np.stack([row.code for row in rows])
-
-
 def _pyarrow() -> Any:
-    try:
-        import pyarrow
-    except ImportError as error:
-        raise MissingDependency('this export needs: pip install "ddh[parquet]"') from error
-    return pyarrow
+    return optional("pyarrow", 'this export needs: pip install "ddh[parquet]"')
 
 
 def code_schema(bits: int, model_id: str | None, code: Any = None, **more: str) -> "pyarrow.Schema":

@@ -11,22 +11,10 @@ import numpy as np
 
 from ddh._core.errors import InputError
 from ddh.codes import Neighbours, code_bytes
-from ddh.index import scan
+from ddh.index import local_store, scan
 from ddh.index.base import Index, IndexHeader, OpenOptions
 from ddh.index.filters import Filter, Scalar
-from ddh.index.local_store import (
-    ROWS_NAME,
-    SCHEMA,
-    LocalStore,
-    Snapshot,
-    Write,
-    connect,
-    insert_columns,
-    pack_blobs,
-    plain_errors,
-    unpack_blobs,
-    use_write_ahead_log,
-)
+from ddh.index.local_store import ROWS_NAME, LocalStore, Snapshot, Write, connect, plain_errors
 from ddh.index.rows import Codes, Columns, Hit, Row, read_metadata, read_stamp
 
 FETCHED_ROWS = 4096
@@ -78,24 +66,16 @@ class LocalIndex(Index):
         return len(ids)
 
     def _insert(self, ids: range, rows: Columns) -> None:
-        stamps = [stamp or (None, None, None) for stamp in rows.stamps]
-        mtimes, sizes, digests = zip(*stamps, strict=True)
+        stamps = zip(*(stamp or (None, None, None) for stamp in rows.stamps), strict=True)
+        codes = local_store.pack_blobs(rows.codes)
+        values = (ids, rows.keys, codes, rows.paths, *stamps, rows.metadata)
+        names = f"id, {_COLUMNS}".split(", ")
         columns: dict[str, Sequence[Any]] = {
-            "id": ids,
-            "key": rows.keys,
-            "code": pack_blobs(rows.codes),
-            "path": rows.paths,
-            "mtime_ns": mtimes,
-            "size": sizes,
-            "digest": digests,
-            "metadata": rows.metadata,
+            name: column
+            for name, column in zip(names, values, strict=True)
+            if any(value is not None for value in column)  # each column costs binding time
         }
-        columns = {
-            name: values
-            for name, values in columns.items()
-            if any(value is not None for value in values)  # each column costs binding time
-        }
-        insert_columns(self._store.db, "rows", columns)
+        local_store.insert_columns(self._store.db, "rows", columns)
 
     def _among(self, what: str, column: str, values: Iterable[str | int]) -> sqlite3.Cursor:
         return self._store.db.execute(
@@ -107,23 +87,18 @@ class LocalIndex(Index):
 
     def _search(self, queries: Codes, k: int, only: Filter, approximate: bool) -> list[list[Hit]]:
         with self._store.reading() as snapshot:
-            if only:
-                chosen = scan.chunks(self._slots(only))
-                found = scan.nearest_among(queries, snapshot.codes, k, chosen)
-            else:
-                found = scan.nearest(queries, snapshot.codes, k, snapshot.deleted)
+            found = scan.nearest(queries, snapshot.codes, k, self._excluded(snapshot, only))
             return self._hits(snapshot, list(map(Neighbours, *found)))
 
     def _search_radius(self, queries: Codes, radius: int, only: Filter) -> list[list[Hit]]:
         with self._store.reading() as snapshot:
-            if only:
-                chosen = scan.chunks(self._slots(only))
-                return self._hits(
-                    snapshot, scan.within_among(queries, snapshot.codes, radius, chosen)
-                )
-            return self._hits(
-                snapshot, scan.within(queries, snapshot.codes, radius, snapshot.deleted)
-            )
+            found = scan.within(queries, snapshot.codes, radius, self._excluded(snapshot, only))
+            return self._hits(snapshot, found)
+
+    def _excluded(self, snapshot: Snapshot, only: Filter) -> scan.Tombstones:
+        if not only:
+            return snapshot.deleted
+        return scan.Tombstones.of_all_but(self._slots(only), snapshot.slots)
 
     def _slots(self, only: Filter) -> scan.Slots:
         condition, values = _condition(only)
@@ -137,14 +112,14 @@ class LocalIndex(Index):
         rows = {row_id - 1: columns for row_id, *columns in found}
         hits = []
         for distances, indices in answers:
-            answer = []
-            codes = snapshot.codes[indices]
-            for distance, slot, code in zip(
-                distances.tolist(), indices.tolist(), codes, strict=True
-            ):
-                key, path, metadata = rows[slot]
-                answer.append(Hit(key, distance, path, read_metadata(metadata), code))
-            hits.append(answer)
+            near = zip(distances.tolist(), indices.tolist(), snapshot.codes[indices], strict=True)
+            hits.append(
+                [
+                    Hit(key, distance, path, read_metadata(metadata), code)
+                    for distance, slot, code in near
+                    for key, path, metadata in [rows[slot]]
+                ]
+            )
         return hits
 
     # -- reading rows ------------------------------------------------------------------------
@@ -154,12 +129,9 @@ class LocalIndex(Index):
             live = [np.empty(0, np.int64), *snapshot.deleted.live()]
             slots = self._slots(only) if only else np.concatenate(live)
             chosen = slots[choose(snapshot.codes[slots])] + 1
-            rows = self._rows(chosen.tolist())
+            found = self._among(f"SELECT id, {_COLUMNS}", "id", chosen.tolist())
+            rows = {row_id: self._row(columns) for row_id, *columns in found}
         return [rows[row_id] for row_id in chosen.tolist()]
-
-    def _rows(self, ids: Iterable[int]) -> dict[int, Row]:
-        found = self._among(f"SELECT id, {_COLUMNS}", "id", ids)
-        return {row_id: self._row(columns) for row_id, *columns in found}
 
     def _get(self, keys: list[str]) -> list[Row]:
         with self._store.reading():
@@ -167,7 +139,7 @@ class LocalIndex(Index):
 
     def _row(self, columns: Any) -> Row:
         key, code, path, mtime_ns, size, digest, metadata = columns
-        packed = unpack_blobs([code], self.code_bytes)[0]
+        packed = local_store.unpack_blobs([code], self.code_bytes)[0]
         stamp = read_stamp(mtime_ns, size, digest)
         return Row(key, packed, path, stamp, read_metadata(metadata))
 
@@ -207,9 +179,8 @@ class LocalIndex(Index):
     def compact(self) -> None:
         """Number the rows anew without gaps, write a new page file, and shrink the database."""
         with self._store.writing() as write:
-            generation = (
-                write.renumber() if write.snapshot.deleted.dead else write.snapshot.generation
-            )
+            snapshot = write.snapshot
+            generation = write.renumber() if snapshot.deleted.dead else snapshot.generation
         self._store.drop_old_pages(generation)
         self._store.shrink()
 
@@ -235,9 +206,9 @@ def _create(folder: Path, header: IndexHeader) -> IndexHeader:
     """Make an empty index, and say what is there then: another process may have been faster."""
     folder.mkdir(parents=True, exist_ok=True)
     with plain_errors(folder), closing(connect(folder / ROWS_NAME)) as db:
-        use_write_ahead_log(db)
+        local_store.use_write_ahead_log(db)
         db.execute("BEGIN IMMEDIATE")
-        for statement in SCHEMA:
+        for statement in local_store.SCHEMA:
             db.execute(statement)
         if not db.execute("SELECT 1 FROM state").fetchone():
             db.executemany("INSERT INTO facts VALUES (?, ?)", header.as_text().items())

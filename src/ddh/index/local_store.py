@@ -201,8 +201,8 @@ class Write:
             extend_checksums(tail, snapshot.slots, codes).items(),
         )
         self._db.execute(
-            "UPDATE state SET version = version + 1, slots = slots + ?1, live = live + ?1",
-            (len(codes),),
+            "UPDATE state SET version = version + 1, slots = slots + ?, live = live + ?",
+            (len(codes), len(codes)),
         )
         return range(snapshot.slots + 1, snapshot.slots + len(codes) + 1)
 

@@ -6,8 +6,9 @@ connection never makes a second row. The order of rows is kept in a field of its
 writing, in nanoseconds. Codes are padded with zero bits to whole bytes.
 """
 
+import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +17,12 @@ from numpy.typing import NDArray
 from pymilvus import MilvusClient
 
 from ddh._core.errors import DDHError
-from ddh.codes import Neighbours, search, search_radius
+from ddh.codes import search, search_radius
+from ddh.index import milvus_schema as schema
 from ddh.index.base import Index, IndexHeader, OpenOptions
 from ddh.index.filters import Filter
 from ddh.index.location import split_name, without_password
 from ddh.index.milvus_connection import MilvusConnection
-from ddh.index.milvus_schema import (
-    IVF,
-    LISTS,
-    PROBED_LISTS,
-    ROW_FIELDS,
-    Collections,
-    expression,
-    ids_expression,
-    milvus_rows,
-    read_row,
-)
 from ddh.index.rows import Codes, Columns, Hit, Row, key_digest
 
 MOST_ANSWERS = 16384  # that Milvus gives to a query
@@ -41,6 +32,7 @@ PICKS = 3  # attempts at a view that nobody deletes from
 SEARCHED_TOGETHER = 1 << 18  # answers a request
 
 Found = list[tuple[int, str]]  # distance and id of each answer to one query
+Near = Iterable[tuple[NDArray[np.int32], NDArray[np.int64]]]  # of each query
 
 
 class MilvusIndex(Index):
@@ -52,7 +44,7 @@ class MilvusIndex(Index):
         address, name = split_name(location)
         self.location = without_password(location)
         self._file = None if "://" in address else Path(address).absolute()
-        self._collections = Collections(name)
+        self._collections = schema.Collections(name)
         self._name, self._last_order = name, 0
         if self._file is not None and not self._file.exists():
             options.new_header(self.location)  # refuses before a file is made
@@ -67,7 +59,7 @@ class MilvusIndex(Index):
                 run(collections.use_lists)
             self._kind = run(collections.kind)
             # Search parameters that make an IVF index exact.
-            self._exact = {"nprobe": LISTS} if self._kind == IVF else {}
+            self._exact = {"nprobe": schema.LISTS} if self._kind == schema.IVF else {}
         except BaseException:
             self._connection.close()
             raise
@@ -75,8 +67,7 @@ class MilvusIndex(Index):
     # -- writing -----------------------------------------------------------------------------
 
     def _add(self, rows: Columns) -> None:
-        existing = self._existing(rows.keys)
-        if existing:
+        if existing := self._existing(rows.keys):
             raise self._refuse_existing(existing)
         self._put(rows)
 
@@ -88,8 +79,7 @@ class MilvusIndex(Index):
     def _put(self, rows: Columns) -> None:
         first = max(time.time_ns(), self._last_order + 1)
         self._last_order = first + len(rows)
-        for start in range(0, len(rows), WRITTEN_ROWS):
-            batch = milvus_rows(rows.part(slice(start, start + WRITTEN_ROWS)), first + start)
+        for batch in _parts(schema.milvus_rows(rows, first), WRITTEN_ROWS):
             self._connection.call(MilvusClient.upsert, collection_name=self._name, data=batch)
 
     def _delete(self, keys: list[str]) -> int:
@@ -103,18 +93,22 @@ class MilvusIndex(Index):
 
     def _asked(self, ids: Sequence[str], fields: list[str]) -> Iterator[dict[str, Any]]:
         for part in _parts(ids, ASKED_ROWS):
-            yield from self._connection.call(
-                MilvusClient.query,
-                collection_name=self._name,
-                filter=ids_expression(part),
-                output_fields=fields,
-            )
+            yield from self._query(f"id in {json.dumps(part)}", fields)
+
+    def _query(self, condition: str, fields: list[str]) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self._connection.call(
+            MilvusClient.query,
+            collection_name=self._name,
+            filter=condition,
+            output_fields=fields,
+        )
+        return rows
 
     # -- searching ---------------------------------------------------------------------------
 
     def _search(self, queries: Codes, k: int, only: Filter, approximate: bool) -> list[list[Hit]]:
-        if approximate and self._kind == IVF and k <= MOST_ANSWERS:
-            return self._hits(list(self._ask(queries, k, only, {"nprobe": PROBED_LISTS})))
+        if approximate and self._kind == schema.IVF and k <= MOST_ANSWERS:
+            return self._hits(list(self._ask(queries, k, only, {"nprobe": schema.PROBED_LISTS})))
         return self._hits(self._nearest(queries, k, only))
 
     def _nearest(self, queries: Codes, k: int, only: Filter) -> list[Found]:
@@ -135,12 +129,9 @@ class MilvusIndex(Index):
                 if len(found) == limit and found[-1][0] == found[k - 1][0]:
                     tied.append(query)
             todo = tied
-        if todo:
-            near = self._scan(
-                only, lambda codes: list(map(Neighbours, *search(queries[todo], codes, k)))
-            )
-            for query, answer in zip(todo, near, strict=True):
-                answers[query] = answer
+        self._scan(
+            answers, todo, only, lambda codes: zip(*search(queries[todo], codes, k), strict=True)
+        )
         return answers
 
     def _ask(
@@ -155,7 +146,7 @@ class MilvusIndex(Index):
                 collection_name=self._name,
                 data=part,
                 limit=limit,
-                filter=expression(only),
+                filter=schema.expression(only),
                 output_fields=["written"],
                 search_params={"metric_type": "HAMMING", "params": params},
             )
@@ -167,35 +158,24 @@ class MilvusIndex(Index):
         params = {"radius": radius + 1, **self._exact}
         answers = list(self._ask(queries, MOST_ANSWERS, only, params))
         cut = [query for query, found in enumerate(answers) if len(found) == MOST_ANSWERS]
-        if cut:
-            near = self._scan(only, lambda codes: list(search_radius(queries[cut], codes, radius)))
-            for query, answer in zip(cut, near, strict=True):
-                answers[query] = answer
+        self._scan(answers, cut, only, lambda codes: search_radius(queries[cut], codes, radius))
         return self._hits(answers)
 
-    def _scan(self, only: Filter, find: Callable[[Codes], list[Neighbours]]) -> list[Found]:
-        """Search here, with all codes fetched: for what Milvus has no room to answer."""
+    def _scan(
+        self, answers: list[Found], cut: list[int], only: Filter, find: Callable[[Codes], Near]
+    ) -> None:
+        """Answer the queries `cut` here, with all codes fetched: Milvus has no room for them."""
+        if not cut:
+            return
         ids, codes = self._all_codes(only)
-        return [
-            [
-                (distance, ids[position])
-                for distance, position in zip(
-                    found.distances.tolist(), found.indices.tolist(), strict=True
-                )
-            ]
-            for found in find(codes)
-        ]
+        for query, (distances, positions) in zip(cut, find(codes), strict=True):
+            rows = [ids[position] for position in positions.tolist()]
+            answers[query] = list(zip(distances.tolist(), rows, strict=True))
 
     def _hits(self, answers: list[Found]) -> list[list[Hit]]:
         rows = self._rows(list({row: None for answer in answers for _, row in answer}))
-        return [
-            [
-                rows[row].at(distance)
-                for distance, row in answer
-                if row in rows  # not deleted since
-            ]
-            for answer in answers
-        ]
+        # what is not in `rows` has been deleted since
+        return [[rows[row].at(far) for far, row in answer if row in rows] for answer in answers]
 
     # -- reading rows ------------------------------------------------------------------------
 
@@ -204,7 +184,7 @@ class MilvusIndex(Index):
             MilvusClient.query_iterator,
             collection_name=self._name,
             batch_size=WRITTEN_ROWS,
-            filter=expression(only),
+            filter=schema.expression(only),
             output_fields=fields,
         )
         try:
@@ -238,7 +218,7 @@ class MilvusIndex(Index):
         return [rows[row] for row in ids if row in rows]
 
     def _rows(self, ids: list[str]) -> dict[str, Row]:
-        return {row["id"]: read_row(row) for row in self._asked(ids, ROW_FIELDS)}
+        return {row["id"]: schema.read_row(row) for row in self._asked(ids, schema.ROW_FIELDS)}
 
     def _get(self, keys: list[str]) -> list[Row]:
         return list(self._rows([key_digest(key) for key in keys]).values())
@@ -252,13 +232,7 @@ class MilvusIndex(Index):
             yield from self._in_order(part)
 
     def __len__(self) -> int:
-        found = self._connection.call(
-            MilvusClient.query,
-            collection_name=self._name,
-            filter="",
-            output_fields=["count(*)"],
-        )
-        return int(found[0]["count(*)"])
+        return int(self._query("", ["count(*)"])[0]["count(*)"])
 
     # -- the index itself --------------------------------------------------------------------
 
@@ -275,8 +249,7 @@ class MilvusIndex(Index):
 
     def compact(self) -> None:
         """Ask the server to merge its segments; Milvus Lite has nothing to merge."""
-        if self._file is None:
-            self._connection.run(lambda client: self._collections.compact(client))
+        self._connection.run(self._collections.compact)
 
     def close(self) -> None:
         self._connection.close()

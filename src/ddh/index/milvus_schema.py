@@ -13,14 +13,7 @@ from ddh._core.errors import DDHError, InputError
 from ddh.codes import code_bytes
 from ddh.index.base import IndexHeader
 from ddh.index.filters import Filter, Scalar
-from ddh.index.rows import (
-    MAX_TEXT_BYTES,
-    Columns,
-    FileStamp,
-    Row,
-    key_digest,
-    read_metadata,
-)
+from ddh.index.rows import MAX_TEXT_BYTES, Columns, FileStamp, Row, key_digest, read_metadata
 
 FLAT, IVF = "BIN_FLAT", "BIN_IVF_FLAT"
 LISTS = 1024  # of an IVF index; probing all of them is exact
@@ -142,20 +135,13 @@ def milvus_rows(rows: Columns, written: int) -> list[dict[str, Any]]:
             "id": key_digest(key),
             "key": key,
             "code": code,
-            "written": written + position,
+            "written": position,
             "path": path or "",  # Milvus Lite has no null
             "stamp": list(stamp) if stamp else [],
             "metadata": read_metadata(metadata),
         }
         for position, (key, code, path, stamp, metadata) in enumerate(
-            zip(
-                rows.keys,
-                map(bytes, rows.codes),
-                rows.paths,
-                rows.stamps,
-                rows.metadata,
-                strict=True,
-            )
+            rows.rows(map(bytes, rows.codes)), written
         )
     ]
 
@@ -165,11 +151,6 @@ def read_row(found: Mapping[str, Any]) -> Row:
     code = np.frombuffer(found["code"][0], np.uint8)
     stamp = FileStamp(*found["stamp"]) if found["stamp"] else None
     return Row(found["key"], code, found["path"] or None, stamp, found["metadata"])
-
-
-def ids_expression(ids: list[str]) -> str:
-    """Rows with these primary keys."""
-    return f"id in {json.dumps(ids)}"
 
 
 def expression(only: Filter) -> str:

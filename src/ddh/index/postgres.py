@@ -21,16 +21,8 @@ from ddh._core.errors import DDHError
 from ddh.index.base import Index, IndexHeader, OpenOptions
 from ddh.index.filters import Filter
 from ddh.index.location import split_name, without_password
-from ddh.index.postgres_database import (
-    Database,
-    PostgresConnection,
-    Tables,
-    bit_strings,
-    create_schema,
-    packed_bits,
-    read_header,
-)
-from ddh.index.rows import Codes, Columns, Hit, Row, read_stamp
+from ddh.index.postgres_database import Database, PostgresConnection, Tables, packed_bits
+from ddh.index.rows import Codes, Columns, Hit, Row, bit_strings, read_stamp
 
 FETCHED_ROWS = 4096
 MAX_EF_SEARCH = 1000  # what pgvector allows
@@ -47,7 +39,7 @@ class PostgresIndex(Index):
         self._tables = Tables(name)
         self._connection = PostgresConnection(address)
         try:
-            found = self._connection.run(lambda db: read_header(db, self._tables))
+            found = self._connection.run(self._tables.header)
             self.header = found or self._create(options)
             options.check(self.location, self.header)
             self._vector: bool = self._one(SQL("SELECT to_regoperator('<~>(bit,bit)') IS NOT NULL"))
@@ -62,19 +54,15 @@ class PostgresIndex(Index):
 
     def _create(self, options: OpenOptions) -> IndexHeader:
         header = options.new_header(self.location)
-        self._connection.run_alone(self._try_extension)
-        return self._connection.run(lambda db: create_schema(db, self._tables, header))
-
-    @staticmethod
-    def _try_extension(db: Database) -> None:
-        """Install pgvector where the server has it and this user may; do without it elsewhere."""
-        with suppress(
+        with suppress(  # the server may not have pgvector, or not for this user
             psycopg.errors.FeatureNotSupported,
             psycopg.errors.UndefinedFile,
             psycopg.errors.InsufficientPrivilege,
             psycopg.errors.UniqueViolation,
         ):
-            db.execute("CREATE EXTENSION IF NOT EXISTS vector")
+            extension = SQL("CREATE EXTENSION IF NOT EXISTS vector")
+            self._connection.run_alone(lambda db: db.execute(extension))
+        return self._connection.run(lambda db: self._tables.create(db, header))
 
     def _keep_hnsw(self) -> None:
         if not self._vector:
@@ -110,12 +98,8 @@ class PostgresIndex(Index):
         return self._connection.run(attempt)
 
     def _add(self, rows: Columns) -> None:
-        def work(db: Database) -> int:
-            self._copy(db, "rows", rows)
-            return len(rows)
-
         try:
-            self._write(work)
+            self._write(lambda db: self._copy(db, "rows", rows))
         except psycopg.errors.UniqueViolation as error:
             raise self._refuse_existing([row.key for row in self._get(rows.keys)]) from error
 
@@ -143,15 +127,13 @@ class PostgresIndex(Index):
         statement = self._tables.sql("DELETE FROM {rows} WHERE key = ANY(%s)")
         return self._write(lambda db: db.execute(statement, (keys,)).rowcount)
 
-    def _copy(self, db: Database, table: str, rows: Columns) -> None:
+    def _copy(self, db: Database, table: str, rows: Columns) -> int:
         statement = self._tables.sql(f"COPY {{{table}}} ({{columns}}) FROM STDIN")
-        codes = bit_strings(rows.codes, self.bits)
+        whole = rows.rows(bit_strings(rows.codes, self.bits))
         with db.cursor() as cursor, cursor.copy(statement) as copy:
-            for key, code, path, stamp, metadata in zip(
-                rows.keys, codes, rows.paths, rows.stamps, rows.metadata, strict=True
-            ):
-                stamp_columns = stamp or (None, None, None)
-                copy.write_row((key, code, path, *stamp_columns, metadata or "{}"))
+            for key, code, path, stamp, metadata in whole:
+                copy.write_row((key, code, path, *(stamp or (None,) * 3), metadata or "{}"))
+        return len(rows)
 
     # -- searching ---------------------------------------------------------------------------
 
@@ -177,16 +159,14 @@ class PostgresIndex(Index):
     ) -> list[list[Hit]]:
         """Answers by distance: `inner` ends the search for one query, `outer` restricts it."""
         condition, values = _condition(only)
-        distance = (
-            "code <~> query::bit({n})" if self._vector else "bit_count(code # query::bit({n}))"
-        )
+        by_vector, by_count = "code <~> query::bit({n})", "bit_count(code # query::bit({n}))"
         statement = self._tables.sql(
             "SELECT n, key, distance, path, metadata, code "
             "FROM unnest(%(queries)s::text[]) WITH ORDINALITY AS asked (query, n), "
             "LATERAL (SELECT id, key, path, metadata, code, ({distance})::int AS distance "
             "FROM {rows} WHERE {condition} AND {inner}) AS answer "
             "WHERE {outer} ORDER BY n, distance, id",
-            distance=SQL(distance).format(n=Literal(self.bits)),
+            distance=SQL(by_vector if self._vector else by_count).format(n=Literal(self.bits)),
             condition=condition,
             inner=inner,
             outer=outer,

@@ -81,48 +81,40 @@ class Tables:
         """A statement with the names of this index's tables filled in."""
         return SQL(statement).format(**self.names, **more)
 
+    def header(self, db: Database) -> IndexHeader | None:
+        """What the index is; None where it is not there."""
+        # A scan of the catalogue, not to_regclass: that may answer from what a session has cached.
+        there = db.execute(
+            "SELECT 1 FROM pg_class "
+            "WHERE relname = %s AND relkind = 'r' AND pg_table_is_visible(oid)",
+            (self.facts_name,),
+        ).fetchone()
+        if not there:
+            return None
+        return IndexHeader.from_text(dict(db.execute(self.sql("SELECT name, value FROM {facts}"))))
 
-def read_header(db: Database, tables: Tables) -> IndexHeader | None:
-    """What the index is; None where it is not there."""
-    # A scan of the catalogue, not to_regclass: that may answer from what a session has cached.
-    there = db.execute(
-        "SELECT 1 FROM pg_class WHERE relname = %s AND relkind = 'r' AND pg_table_is_visible(oid)",
-        (tables.facts_name,),
-    ).fetchone()
-    if not there:
-        return None
-    return IndexHeader.from_text(dict(db.execute(tables.sql("SELECT name, value FROM {facts}"))))
-
-
-def create_schema(db: Database, tables: Tables, header: IndexHeader) -> IndexHeader:
-    """Make the tables, and say what is there then: another client may have been faster."""
-    db.execute(tables.sql("SELECT pg_advisory_xact_lock({lock})"))
-    there = read_header(db, tables)
-    if there is not None:
-        return there
-    text_pair = "(name text PRIMARY KEY, value text NOT NULL)"
-    for statement in (
-        f"CREATE TABLE {{facts}} {text_pair}",
-        f"CREATE TABLE {{settings}} {text_pair}",
-        "CREATE TABLE {claims} (token uuid PRIMARY KEY, result bigint, "
-        "written timestamptz NOT NULL DEFAULT now())",
-        "CREATE TABLE {rows} (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, "
-        'key text COLLATE "C" NOT NULL UNIQUE, code bit({bits}) NOT NULL, '
-        'path text COLLATE "C", mtime_ns bigint, size bigint, digest text, '
-        "metadata jsonb NOT NULL DEFAULT '{{}}')",
-        "CREATE INDEX {path_index} ON {rows} (path) WHERE path IS NOT NULL",
-    ):
-        db.execute(tables.sql(statement, bits=Literal(header.bits)))
-    with db.cursor() as cursor:
-        insert = tables.sql("INSERT INTO {facts} VALUES (%s, %s)")
-        cursor.executemany(insert, list(header.as_text().items()))
-    return header
-
-
-def bit_strings(codes: Codes, bits: int) -> list[str]:
-    """Packed codes as PostgreSQL writes `bit(n)`: one character a bit, the first bit first."""
-    characters = np.unpackbits(codes, axis=1, count=bits) + np.uint8(ord("0"))
-    return np.ascontiguousarray(characters).view(f"S{bits}").ravel().astype(str).tolist()
+    def create(self, db: Database, header: IndexHeader) -> IndexHeader:
+        """Make the tables, and say what is there then: another client may have been faster."""
+        db.execute(self.sql("SELECT pg_advisory_xact_lock({lock})"))
+        if there := self.header(db):
+            return there
+        text_pair = "(name text PRIMARY KEY, value text NOT NULL)"
+        for statement in (
+            f"CREATE TABLE {{facts}} {text_pair}",
+            f"CREATE TABLE {{settings}} {text_pair}",
+            "CREATE TABLE {claims} (token uuid PRIMARY KEY, result bigint, "
+            "written timestamptz NOT NULL DEFAULT now())",
+            "CREATE TABLE {rows} (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, "
+            'key text COLLATE "C" NOT NULL UNIQUE, code bit({bits}) NOT NULL, '
+            'path text COLLATE "C", mtime_ns bigint, size bigint, digest text, '
+            "metadata jsonb NOT NULL DEFAULT '{{}}')",
+            "CREATE INDEX {path_index} ON {rows} (path) WHERE path IS NOT NULL",
+        ):
+            db.execute(self.sql(statement, bits=Literal(header.bits)))
+        with db.cursor() as cursor:
+            insert = self.sql("INSERT INTO {facts} VALUES (%s, %s)")
+            cursor.executemany(insert, list(header.as_text().items()))
+        return header
 
 
 def packed_bits(values: list[bytes], bits: int) -> Codes:

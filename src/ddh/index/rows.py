@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -40,6 +40,10 @@ class Row:
     def at(self, distance: int) -> "Hit":
         """This row as an answer."""
         return Hit(self.key, distance, self.path, self.metadata, self.code)
+
+    def distance(self, other: "Row") -> int:
+        """The Hamming distance of two rows."""
+        return int(np.bitwise_count(self.code ^ other.code).sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +94,9 @@ class Columns:
     def __len__(self) -> int:
         return len(self.keys)
 
-    def part(self, piece: slice) -> "Columns":
-        """The rows of one slice."""
-        return Columns(
-            self.keys[piece],
-            self.codes[piece],
-            self.paths[piece],
-            self.stamps[piece],
-            self.metadata[piece],
-        )
+    def rows(self, codes: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
+        """(key, code, path, stamp, metadata) of each row, with the codes in an engine's form."""
+        return zip(self.keys, codes, self.paths, self.stamps, self.metadata, strict=True)
 
 
 def check_columns(
@@ -114,12 +112,8 @@ def check_columns(
     if isinstance(keys, str):
         raise InputError("keys are a list of strings, one for each code, not a single string")
     names = check_texts(keys, "a key")
-    for what, column in (
-        ("keys", names),
-        ("paths", paths),
-        ("stamps", stamps),
-        ("metadata", metadata),
-    ):
+    columns = {"keys": names, "paths": paths, "stamps": stamps, "metadata": metadata}
+    for what, column in columns.items():
         if column is not None and len(column) != len(packed):
             raise InputError(f"there are {len(packed)} codes and {len(column)} {what}")
     if len(set(names)) != len(names):
@@ -177,6 +171,12 @@ def key_digest(key: str) -> str:
     Milvus puts primary keys into expressions, and Milvus Lite into SQL, as they are.
     """
     return hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
+
+
+def bit_strings(codes: Codes, bits: int) -> list[str]:
+    """Packed codes as PostgreSQL writes `bit(n)`: one character a bit, the first bit first."""
+    characters = np.unpackbits(codes, axis=1, count=bits) + np.uint8(ord("0"))
+    return np.ascontiguousarray(characters).view(f"S{bits}").ravel().astype(str).tolist()
 
 
 def _check_stamp(stamp: FileStamp) -> FileStamp:

@@ -4,7 +4,7 @@ Slots are rows of the code array; every answer is ordered by distance, then by s
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,13 @@ class Tombstones:
     def __init__(self, bitmap: Codes, slots: int, dead: int) -> None:
         self.bitmap, self.slots, self.dead = bitmap, slots, dead
 
+    @classmethod
+    def of_all_but(cls, live: Slots, slots: int) -> Self:
+        """A filter: all slots but the given ones count as deleted."""
+        excluded = np.ones(slots, np.uint8)
+        excluded[live] = 0
+        return cls(np.packbits(excluded), slots, slots - len(live))
+
     def at(self, slots: Slots) -> NDArray[np.bool_]:
         """Whether each of `slots` is deleted."""
         marks = self.bitmap[slots >> 3] >> (7 - (slots & 7)).astype(np.uint8)
@@ -38,12 +45,6 @@ class Tombstones:
             yield np.flatnonzero(bits == 0) + start
 
 
-def chunks(slots: Slots) -> Iterator[Slots]:
-    """Slots cut into pieces that are cheap to gather."""
-    for start in range(0, len(slots), CHUNK_ROWS):
-        yield slots[start : start + CHUNK_ROWS]
-
-
 def nearest(queries: Codes, codes: Codes, k: int, deleted: Tombstones) -> Neighbours:
     """The k nearest live slots of each query, fewer where fewer live.
 
@@ -51,12 +52,13 @@ def nearest(queries: Codes, codes: Codes, k: int, deleted: Tombstones) -> Neighb
     codes where that would ask for too many.
     """
     k = min(k, deleted.slots - deleted.dead)
-    if not deleted.dead or not k or not len(queries):
-        return search(queries, codes, k, _threads(queries, codes)) if k else _nothing(len(queries))
+    if not k or not len(queries):
+        return Neighbours.empty(len(queries), k)
+    if not deleted.dead:
+        return search(queries, codes, k, _threads(queries, codes))
     if deleted.dead > deleted.slots // 2:
         return nearest_among(queries, codes, k, deleted.live())
-    distances = np.empty((len(queries), k), np.int32)
-    slots = np.empty((len(queries), k), np.int64)
+    distances, slots = Neighbours.empty(len(queries), k)
     todo, depth = np.arange(len(queries)), k + min(k, deleted.dead)
     while len(todo) and depth <= max(DEEPEST, 2 * k):
         found = search(queries[todo], codes, depth, _threads(todo, codes))
@@ -77,7 +79,7 @@ def _threads(queries: NDArray[Any], codes: Codes) -> int | None:
 
 def nearest_among(queries: Codes, codes: Codes, k: int, among: Iterable[Slots]) -> Neighbours:
     """The k nearest of the given slots, which come in ascending chunks."""
-    best = _nothing(len(queries))
+    best = Neighbours.empty(len(queries), 0)
     for chunk in among:
         found = search(queries, codes[chunk], k)
         distances = np.concatenate([best.distances, found.distances], axis=1)
@@ -90,7 +92,9 @@ def nearest_among(queries: Codes, codes: Codes, k: int, among: Iterable[Slots]) 
 
 
 def within(queries: Codes, codes: Codes, radius: int, deleted: Tombstones) -> list[Neighbours]:
-    """All live slots within `radius` of each query."""
+    """All live slots within `radius` of each query; where few live, their codes are gathered."""
+    if deleted.dead > deleted.slots // 2:
+        return within_among(queries, codes, radius, deleted.live())
     answers = []
     for distances, slots in search_radius(queries, codes, radius):
         alive = ~deleted.at(slots)
@@ -102,22 +106,11 @@ def within_among(
     queries: Codes, codes: Codes, radius: int, among: Iterable[Slots]
 ) -> list[Neighbours]:
     """Those of the given slots (ascending chunks) that lie within `radius` of each query."""
-    parts: list[list[Neighbours]] = [[] for _ in queries]
-    for chunk in among:
-        found = search_radius(queries, codes[chunk], radius)
-        for part, (distances, positions) in zip(parts, found, strict=True):
-            part.append(Neighbours(distances, chunk[positions]))
-    return [_merged(part) for part in parts]
-
-
-def _merged(parts: list[Neighbours]) -> Neighbours:
-    if not parts:
-        return Neighbours(np.empty(0, np.int32), np.empty(0, np.int64))
-    distances = np.concatenate([part.distances for part in parts])
-    slots = np.concatenate([part.indices for part in parts])
-    order = np.argsort(distances, kind="stable")
-    return Neighbours(distances[order], slots[order])
-
-
-def _nothing(queries: int) -> Neighbours:
-    return Neighbours(np.empty((queries, 0), np.int32), np.empty((queries, 0), np.int64))
+    parts = [(chunk, search_radius(queries, codes[chunk], radius)) for chunk in among]
+    answers = []
+    for query in range(len(queries)):
+        distances = np.concatenate([found[query].distances for _, found in parts])
+        slots = np.concatenate([chunk[found[query].indices] for chunk, found in parts])
+        order = np.argsort(distances, kind="stable")
+        answers.append(Neighbours(distances[order], slots[order]))
+    return answers
