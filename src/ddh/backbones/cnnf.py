@@ -1,13 +1,10 @@
 """CNN-F, the paper's own network (its Table 1), and a loader for MatConvNet's imagenet-vgg-f.mat.
 
-Table 1 pools 2x2; the published ImageNet file pools 3x3 at stride 2, padded right and below.
-Both are here. For a 224-pixel input, with ceil-mode pooling, the maps are
+Table 1 pools 2x2; the published ImageNet file pools 3x3 at stride 2, padded right and below, which
+at these sizes is ceil-mode pooling. For a 224-pixel input the maps are
 
     Table 1    conv1 54 -> 27    conv2 27 -> 14    conv5 14 -> 7    full6 reads 256 x 7 x 7
     the file   conv1 54 -> 27    conv2 27 -> 13    conv5 13 -> 6    full6 reads 256 x 6 x 6
-
-(max-pooling with padding to the right and below by one is the same as ceil-mode pooling at these
-sizes). Without the file the network starts at random and says so.
 """
 
 from pathlib import Path

@@ -78,13 +78,10 @@ class EfficientNetLite(Backbone):
             out = round_to_eight(base * variant.width)
             if 0 < number < len(STAGES) - 1:
                 repeats = math.ceil(repeats * variant.depth)
-            blocks = []
-            for block in range(repeats):
-                blocks.append(
-                    InvertedResidual(channels, out, kernel, stride if block == 0 else 1, expansion)
-                )
-                channels = out
+            blocks = [InvertedResidual(channels, out, kernel, stride, expansion)]
+            blocks += (InvertedResidual(out, out, kernel, 1, expansion) for _ in range(repeats - 1))
             stages.append(nn.Sequential(*blocks))
+            channels = out
         self.stages = nn.ModuleList(stages)
         self.sizes = [len(blocks) for blocks in stages]
         self.head = conv_norm(channels, HEAD_CHANNELS, 1)
@@ -150,16 +147,12 @@ class SamePadding(nn.Module):
         self.kernel, self.stride = kernel, stride
 
     def forward(self, x: Tensor) -> Tensor:
-        height, width = (self._total(length) for length in x.shape[-2:])
-        if height == 0 and width == 0:
-            return x
-        return nn.functional.pad(
-            x, (width // 2, width - width // 2, height // 2, height - height // 2)
-        )
-
-    def _total(self, length: int) -> int:
-        steps = -(-length // self.stride)
-        return max((steps - 1) * self.stride + self.kernel - length, 0)
+        sides: list[int] = []
+        for length in reversed(x.shape[-2:]):  # the width first
+            steps = -(-length // self.stride)
+            total = max((steps - 1) * self.stride + self.kernel - length, 0)
+            sides += [total // 2, total - total // 2]
+        return nn.functional.pad(x, sides) if any(sides) else x
 
 
 def conv_norm(
@@ -167,17 +160,10 @@ def conv_norm(
     activation: bool = True,
 ) -> nn.Sequential:  # fmt: skip
     """Padding, convolution, batch norm, ReLU6. At stride 1 an odd kernel pads evenly by itself."""
-    even = stride == 1
-    layers: list[nn.Module] = [
-        nn.Identity() if even else SamePadding(kernel, stride),
-        nn.Conv2d(
-            channels, out, kernel, stride, kernel // 2 if even else 0, groups=groups, bias=False
-        ),
-        nn.BatchNorm2d(out, eps=EPSILON, momentum=MOMENTUM),
-    ]
-    if activation:
-        layers.append(nn.ReLU6(inplace=True))
-    return nn.Sequential(*layers)
+    pad, inner = (nn.Identity(), kernel // 2) if stride == 1 else (SamePadding(kernel, stride), 0)
+    conv = nn.Conv2d(channels, out, kernel, stride, inner, groups=groups, bias=False)
+    norm = nn.BatchNorm2d(out, eps=EPSILON, momentum=MOMENTUM)
+    return nn.Sequential(pad, conv, norm, *([nn.ReLU6(inplace=True)] if activation else []))
 
 
 def round_to_eight(channels: float) -> int:

@@ -56,12 +56,10 @@ class ResNet(Backbone):
         channels = width
         for number, repeats in enumerate(DEPTHS[name], start=1):
             inner = width * 2 ** (number - 1)
-            blocks = []
-            for index in range(repeats):
-                stride = 2 if number > 1 and index == 0 else 1
-                blocks.append(block(channels, inner, stride))
-                channels = inner * expansion
-            setattr(self, f"layer{number}", nn.Sequential(*blocks))
+            first = block(channels, inner, 2 if number > 1 else 1)
+            channels = inner * expansion
+            others = (block(channels, inner, 1) for _ in range(repeats - 1))
+            setattr(self, f"layer{number}", nn.Sequential(first, *others))
         self.dimensions = channels
         for module in self.modules():
             if isinstance(module, nn.Conv2d):

@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from ddh._core.errors import InputError, MissingDependency
+from ddh._core.errors import InputError, optional
 from ddh.backbones.base import Backbone
 from ddh.images import Preprocessing
 
@@ -11,16 +11,12 @@ class TimmBackbone(Backbone):
     """A timm network without its classifier; its own data settings become the preprocessing."""
 
     def __init__(self, model: str, size: int | None = None, *, pretrained: bool = False) -> None:
-        try:
-            import timm
-            from timm.data import resolve_model_data_config
-        except ImportError as error:
-            raise MissingDependency("timm models need timm: pip install 'ddh[timm]'") from error
+        timm = optional("timm", "timm models need timm: pip install 'ddh[timm]'")
         try:
             network = timm.create_model(model, pretrained=pretrained, num_classes=0)
         except RuntimeError as error:
             raise InputError(f"timm has no model {model!r}: {error}") from error
-        config = resolve_model_data_config(network)
+        config = timm.data.resolve_model_data_config(network)
         side = size or config["input_size"][-1]
         bicubic = config.get("interpolation") == "bicubic"
         super().__init__(
@@ -42,7 +38,4 @@ class TimmBackbone(Backbone):
         return features
 
     def last_stage(self) -> list[nn.Module]:
-        trained = [
-            child for child in self.network.children() if any(True for _ in child.parameters())
-        ]
-        return trained[-2:]
+        return [child for child in self.network.children() if list(child.parameters())][-2:]

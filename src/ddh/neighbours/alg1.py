@@ -17,17 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from ddh._core.errors import InputError
+from ddh.neighbours import overlap
 from ddh.neighbours.approximate import RECALL, Approximation, approximate_lists, judge
 from ddh.neighbours.cosine import CosineSpace, cosine_space
 from ddh.neighbours.knn import check_k, nearest_in
-from ddh.neighbours.overlap import (
-    check_lists,
-    membership,
-    renumber,
-    symmetrize,
-    top_overlaps,
-    union,
-)
 
 
 def pairwise_labels(
@@ -122,7 +115,7 @@ def expand(
     csr_array of int8, shape (N, N)
         As `pairwise_labels`.
     """
-    checked = check_lists(lists)
+    checked = overlap.check_lists(lists)
     space = None if features is None else cosine_space(features, centre=centre)
     if space is not None and len(space) != len(checked):
         raise InputError(f"{len(checked)} lists do not fit {len(space)} rows of features")
@@ -142,7 +135,7 @@ def expand_in(
         raise InputError(
             f"K2 and min_overlap are whole numbers from 1 on, not {k2!r} and {min_overlap!r}"
         )
-    L, images = renumber(membership(lists, mutual=mutual))
-    top = top_overlaps(L, k2, images, space=space, min_overlap=min_overlap)
-    expanded = union(top, L)
-    return symmetrize(expanded, images)
+    L, images = overlap.renumber(overlap.membership(lists, mutual=mutual))
+    top = overlap.top_overlaps(L, k2, images, space=space, min_overlap=min_overlap)
+    expanded = overlap.union(top, L)
+    return overlap.symmetrize(expanded, images)

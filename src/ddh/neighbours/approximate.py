@@ -1,12 +1,9 @@
 """Approximate neighbour lists for large N by faiss, with their recall measured.
 
-`IVFIndex` assigns rows to the cells of a k-means and searches some cells: small and fast, because
-rows are held as short codes. `HNSWIndex` walks a graph of whole rows: slower to build and larger.
-Both find candidates, which are ordered by the features themselves. `tune` compares a sample of
-rows with its exact lists and takes the smallest nprobe (IVF) or ef (HNSW) that reaches the recall
-asked for. In large collections that is small, because lists are refined: the neighbours of a
-row's neighbours are candidates too (a step of NN-descent; Dong et al., 2011), which takes the
-same time per row whatever N is. Features may be memory-mapped: they are read in blocks.
+`IVFIndex` or `HNSWIndex` finds candidates, which the features themselves put in order. `tune` takes
+the smallest nprobe (IVF) or ef (HNSW) that reaches the recall asked for on a sample of rows. In
+large collections that is small, because lists are refined: the neighbours of a row's neighbours
+are candidates too (a step of NN-descent; Dong et al., 2011). Features are read in blocks.
 
 On one machine `approximate_lists` does it all. On several machines the same steps are:
 `IVFIndex.build(space).save(path)` and `tune` once, then `shard_lists` with `IVFIndex.open(path)`
@@ -24,7 +21,7 @@ from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ddh._core.errors import DDHWarning, InputError, MissingDependency
+from ddh._core.errors import DDHWarning, InputError, optional
 from ddh._core.progress import track
 from ddh._core.spans import spans
 from ddh.neighbours.cosine import CosineSpace, pieces
@@ -51,13 +48,8 @@ LABEL_SAMPLE, BLOCK = 24, 1 << 20
 
 def load_faiss() -> Any:
     """faiss, or an error that says how to get it."""
-    try:
-        import faiss
-    except ImportError as error:
-        raise MissingDependency(
-            'approximate neighbours need faiss (pip install "ddh[faiss]"); exact ones do not'
-        ) from error
-    return faiss
+    hint = 'approximate neighbours need faiss (pip install "ddh[faiss]"); exact ones do not'
+    return optional("faiss", hint)
 
 
 class NeighbourIndex:
@@ -200,11 +192,7 @@ def approximate_lists(
     hnsw: bool = False,
     folder: Path | None = None,
 ) -> ApproximateLists:
-    """Lists by an `IVFIndex` or, with `hnsw`, by an `HNSWIndex`; nearest first.
-
-    Warns if `recall` is out of reach. Memory: N d / 4 bytes for the index and 8 N k for the
-    lists; with `folder`, large lists are memory-mapped files there.
-    """
+    """Lists, nearest first. Memory: N d / 4 bytes for an IVF index, 8 N k for lists in memory."""
     refine = len(space) >= REFINED_ROWS
     clock = [time.perf_counter()]
     index = HNSWIndex(space) if hnsw else IVFIndex.build(space)
@@ -397,25 +385,20 @@ class Approximation:
 
 
 def judge(space: CosineSpace, found: ApproximateLists, k2: int, target: float) -> Approximation:
-    """Compare the labels of a few rows with those of exact lists, before S is symmetrised.
-
-    Exact lists are needed for the rows and for those that may be among their K2: about 50 K2.
-    """
+    """Compare the labels of a few rows with those of exact lists, before S is symmetrised."""
     lists, k = found.lists, found.lists.shape[1]
     sample = min(LABEL_SAMPLE, len(space))
     rows = np.sort(np.random.default_rng(1).permutation(len(space))[:sample]).astype(np.int32)
     members = np.concatenate([exact_rows(space, rows, k), lists[rows]])
-    near = [
-        _most_overlapping(lists, np.r_[i, own], 2 * k2)
-        for i, own in zip(np.tile(rows, 2), members, strict=True)
-    ]
+    both = zip(np.tile(rows, 2), members, strict=True)  # what may be among their K2: about 50 K2
+    near = [_most_overlapping(lists, np.r_[i, own], 2 * k2) for i, own in both]
     images = np.r_[rows, np.setdiff1d(np.concatenate(near), rows)].astype(np.int32)
     made = labels_of_first(space, images, lists[images], k2, sample)
     true = labels_of_first(space, images, exact_rows(space, images, k), k2, sample)
     common = made.multiply(true).nnz
-    label_recall, label_precision = common / max(1, true.nnz), common / max(1, made.nnz)
-    shares = (found.sample, label_recall, label_precision, sample)
-    return Approximation(found.index, found.recall, target, *shares, found.seconds)
+    shares = (common / max(1, true.nnz), common / max(1, made.nnz))
+    measured = (found.recall, target, found.sample, *shares, sample)
+    return Approximation(found.index, *measured, found.seconds)
 
 
 def labels_of_first(

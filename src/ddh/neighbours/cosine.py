@@ -129,19 +129,14 @@ def cosine_space(features: ArrayLike, *, centre: bool = False) -> CosineSpace:
         mean = sum(raw.rows(part).sum(axis=0) for part in parts) / len(array)
     centred = CosineSpace(array, mean, np.empty(0))
     squares = np.concatenate([np.square(centred.rows(p)).sum(axis=1) for p in parts])
-    _refuse_extreme(squares, centred)
-    return CosineSpace(array, mean, squares)
-
-
-def _refuse_extreme(squares: NDArray[np.float64], space: CosineSpace) -> None:
     extreme = (squares > LONGEST**2) | ((squares > 0) & (squares < SHORTEST**2))
-    vanished = np.flatnonzero(squares == 0)
-    if vanished.size and space.features.dtype == np.float64 and space.mean is None:
-        for piece in pieces(vanished.size, space.dimensions):
-            part = vanished[piece]
-            extreme[part] = space.features[part].any(axis=1)
+    if array.dtype == np.float64 and mean is None:  # a length may have vanished
+        zero = np.flatnonzero(squares == 0)
+        for piece in pieces(zero.size, array.shape[1]):
+            extreme[zero[piece]] = array[zero[piece]].any(axis=1)
     limits = f"{SHORTEST:g} to {LONGEST:g}"
     _refuse(extreme, f"the length of features is outside {limits} in {{}}; scale the features")
+    return CosineSpace(array, mean, squares)
 
 
 def _refuse(bad: NDArray[np.bool_], message: str) -> None:

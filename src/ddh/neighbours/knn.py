@@ -136,10 +136,7 @@ def check_k(k: int, images: int) -> int:
 
 
 def exact_lists(space: CosineSpace, k: int, *, device: Any = None) -> NDArray[np.int32]:
-    """Lists (N, k) int32 in the exact order of the cosine, ties by the smaller index.
-
-    Memory: the features once more as float32 (or bfloat16), and about 40 k + 600 bytes per image.
-    """
+    """Lists (N, k) int32 in the exact order of the cosine, ties by the smaller index."""
     lists = np.empty((len(space), k), np.int32)
     copies, originals = surplus_copies(space, k)
     index = np.delete(np.arange(len(space), dtype=np.int32), copies)
@@ -158,11 +155,7 @@ def exact_lists(space: CosineSpace, k: int, *, device: Any = None) -> NDArray[np
 
 
 def surplus_copies(space: CosineSpace, k: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Rows that equal k + 1 or more earlier rows, and for each the first of those.
-
-    No list can name them, for ties go to the smaller index. Leaving them out keeps a collection
-    with thousands of equal pictures (blank ones, placeholders) from tying with itself.
-    """
+    """Rows that equal k + 1 or more earlier ones, and the first of those: no list can name them."""
     order = np.argsort(space.squares, kind="stable")
     ends = np.append(np.flatnonzero(np.diff(space.squares[order])) + 1, len(order))
     starts = np.append(0, ends[:-1])
@@ -180,14 +173,14 @@ def surplus_copies(space: CosineSpace, k: int) -> tuple[NDArray[np.int32], NDArr
 
 def candidates(product: Product, k: int) -> Iterator[Pairs]:
     """Pieces (i, j), i ascending, of all pairs in which j may belong to the list of i."""
-    if native.loops is None:
-        rows = np.arange(len(product), dtype=np.int32)
-        with bar("Neighbours", total=len(product), unit="image") as progress:
-            for pair in row_candidates(product, rows, k):
-                yield pair
-                progress.update(pair[0][-1] + 1 - progress.n)
+    if native.loops is not None:
+        yield from _tiled_candidates(product, k)
         return
-    yield from _tiled_candidates(product, k)
+    rows = np.arange(len(product), dtype=np.int32)
+    with bar("Neighbours", total=len(product), unit="image") as progress:
+        for pair in row_candidates(product, rows, k):
+            yield pair
+            progress.update(pair[0][-1] + 1 - progress.n)
 
 
 def capacity_for(k: int) -> int:
@@ -196,12 +189,7 @@ def capacity_for(k: int) -> int:
 
 
 def _tiled_candidates(product: Product, k: int) -> Iterator[Pairs]:
-    """As `candidates`, by the compiled loops.
-
-    The product is symmetric: a tile serves its rows and its columns, so only half of the tiles
-    are computed. The threshold of a row rises as better candidates come, and few values still
-    pass it. Rows with more candidates than there is room for are compared with all columns.
-    """
+    """As `candidates`, by the compiled loops; a tile serves its rows and its columns."""
     images, capacity, slack = len(product), capacity_for(k), 2.0 * product.error
     threshold, count = np.full(images, -np.inf, np.float32), np.zeros(images, np.int32)
     value = np.empty((images, capacity), np.float32)
@@ -238,9 +226,8 @@ def _tiled_candidates(product: Product, k: int) -> Iterator[Pairs]:
 
 def row_candidates(product: Product, rows: NDArray[np.int32], k: int) -> Iterator[Pairs]:
     """As `candidates`, for some rows, each against all columns at once: any number fits."""
-    step = max(1, BLOCK // len(product))
-    for start in range(0, len(rows), step):
-        part = rows[start : start + step]
+    for piece in spans(len(rows), max(1, BLOCK // len(product))):
+        part = rows[piece]
         cosines = product.tile(part, slice(None))
         cosines[np.arange(len(part)), part] = -np.inf
         i, j = np.nonzero(cosines >= threshold(cosines, k, product.error)[:, None])

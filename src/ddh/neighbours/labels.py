@@ -1,11 +1,8 @@
 """Label similarity: two images are similar (s_ij = +1) if they share a label.
 
 Labels are a vector of classes (a negative class means unlabelled) or a 0/1 matrix with one
-column per concept (a row of zeros means unlabelled). An unlabelled image is similar to nothing.
-
-`LabelGroups` is S of the paper's supervised variant ("by constructing the neighbourhood
-structure using the labels"). Images with the same label set have the same row of S, so the
-groups alone determine S: N numbers and a relation between groups, whatever N is.
+column per concept (a row of zeros means unlabelled). `LabelGroups` is S of the paper's supervised
+variant: images with the same label set have the same row of S, so the groups alone determine it.
 """
 
 from dataclasses import dataclass
@@ -61,10 +58,7 @@ def indicators(labels: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def shares_label(left: Any, right: Any) -> Any:
-    """(left rows, right rows) bool: which pairs share a label.
-
-    Both sides are classes, or 0/1 matrices of float32, as NumPy arrays or as torch tensors.
-    """
+    """Which pairs of rows share a label: classes or float32 0/1 matrices, of NumPy or torch."""
     if left.ndim == 2:
         return left @ right.T > 0
     shared = left[:, None] == right[None, :]
@@ -93,13 +87,11 @@ class LabelGroups:
     def degree(self) -> NDArray[np.int64]:
         """|S_i| of each image, the image itself not counted."""
         related = self.relation.astype(np.int64) @ self.sizes
-        degree: NDArray[np.int64] = (related - self.relation.diagonal())[self.group_of]
-        return degree
+        return np.asarray((related - self.relation.diagonal())[self.group_of])
 
     def labelled(self) -> NDArray[np.bool_]:
         """Which images carry a label."""
-        labelled: NDArray[np.bool_] = self.relation.diagonal()[self.group_of] != 0
-        return labelled
+        return np.asarray(self.relation.diagonal()[self.group_of] != 0)
 
     def similar(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> NDArray[np.bool_]:
         """Whether the images i[p] and j[p] share a label, for each pair p."""

@@ -83,10 +83,7 @@ def check_lists(lists: ArrayLike) -> NDArray[np.integer]:
 
 
 def membership(lists: NDArray[np.integer], *, mutual: bool = False) -> Lists:
-    """A: the members of L_i and the image i itself in ascending order, each once.
-
-    `mutual` keeps only those that have i in their own list too.
-    """
+    """A: the members of L_i (if `mutual`, those that list i too) and i itself, ascending."""
     itself = np.arange(len(lists), dtype=np.int32)
     members = np.column_stack([itself, lists.astype(np.int32)])
     members.sort(axis=1)
@@ -100,11 +97,7 @@ def membership(lists: NDArray[np.integer], *, mutual: bool = False) -> Lists:
 
 
 def renumber(lists: Lists) -> tuple[Lists, NDArray[np.int32]]:
-    """The lists under numbers that are close within a list, and the image of each number.
-
-    Memory access, not counting, bounds the loops: this saves two thirds of their time at a
-    million images.
-    """
+    """The lists under numbers that are close within a list, and the image of each number."""
     images = np.arange(len(lists), dtype=np.int32)
     if native.loops is None:
         return lists, images
@@ -121,11 +114,7 @@ def top_overlaps(
     space: CosineSpace | None,
     min_overlap: int,
 ) -> Lists:
-    """For each row the K2 rows with the largest overlap; row r is image images[r].
-
-    Ties for the last places go to the larger cosine where a space is given, then to the smaller
-    image. Memory: the lists once more, 6 bytes per image and thread, 4 K2 bytes per image.
-    """
+    """The K2 rows with the largest overlap of each row; ties by cosine, then the smaller image."""
     k2, by_image = min(k2, len(lists)), images if space is None else b""
     A = lists.matrix(len(lists), np.int32 if native.loops is None else np.int8)
     transposed = A.T.tocsr()
@@ -141,10 +130,8 @@ def top_overlaps(
         return _fill_places(*found, k2, images, part.start, space)
 
     def multiplied(part: slice) -> Lists:
-        overlaps = A[part] @ transposed
-        return top_by_product(
-            overlaps, k2, images, part.start, space=space, min_overlap=min_overlap
-        )
+        found = A[part] @ transposed
+        return top_by_product(found, k2, images, part.start, space=space, min_overlap=min_overlap)
 
     if native.loops is None:
         blocks = native.parallel(multiplied, len(lists), max_size=SCIPY_ROWS)
@@ -168,10 +155,7 @@ def union(chosen: Lists, lists: Lists) -> Lists:
 
 
 def symmetrize(directed: Lists, images: NDArray[np.int32]) -> sparse.csr_array:
-    """S = S or S^T with an empty diagonal, as int8 CSR; row r of `directed` is image images[r].
-
-    Memory: `directed` twice, and 5 bytes per entry of S.
-    """
+    """S = S or S^T with an empty diagonal, as int8 CSR; row r of `directed` is image images[r]."""
     one_way = directed.matrix(len(directed), np.int8)
     if native.loops is None:
         S = one_way.maximum(one_way.T.tocsr())
@@ -236,10 +220,7 @@ def _fill_places(
     first: int,
     space: CosineSpace | None,
 ) -> Lists:
-    """`certain`, with the places up to K2 filled from `tied`; row r is image images[first + r].
-
-    Only these few candidates ever need a cosine.
-    """
+    """`certain`, with the places up to K2 filled from `tied`; only these ever need a cosine."""
     if not len(tied.items):
         return certain
     rows = np.arange(len(tied))

@@ -27,11 +27,9 @@ class Product:
 
 
 def summing_error(dimensions: int) -> float:
-    """How far a float32 dot product of two unit rows is off at most, in any order of summing.
-
-    |fl(a.b) - a.b| <= gamma_d |a|.|b| (Higham, section 3.1), where |a|.|b| <= 1 by
-    Cauchy-Schwarz; some units more for rounding the rows themselves and the comparisons.
-    """
+    """How far a float32 dot product of two unit rows is off at most, in any order of summing."""
+    # |fl(a.b) - a.b| <= gamma_d |a|.|b| (Higham, section 3.1), where |a|.|b| <= 1 by
+    # Cauchy-Schwarz; some units more for rounding the rows themselves and the comparisons
     steps = (dimensions + 8) * 2.0**-24
     return 1.01 * steps / (1.0 - steps)
 
@@ -67,11 +65,7 @@ class BFloat16Product(Product):
 
 
 def fastest_product(space: CosineSpace, index: NDArray[np.int32], k: int, room: int) -> Product:
-    """The product of the rows named by `index`, by whichever arithmetic is faster here.
-
-    bfloat16 is used where the CPU gains by it and where it can tell the rows apart: with it, no
-    more than `room` candidates for a list of k in nearly all of a sample of rows.
-    """
+    """bfloat16 where it is faster here and leaves at most `room` candidates for nearly all rows."""
     if len(index) >= 4096 and multiplies_bfloat16() and _bfloat16_is_faster(space.dimensions):
         product = BFloat16Product(space, index)
         rows = np.linspace(0, len(product) - 1, 128).astype(np.int32)
