@@ -12,9 +12,8 @@ from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
 
 from ddh._core.errors import DDHError, InputError, MissingDependency
 from ddh.cluster.batches import Batch, ImageFile, cut
-from ddh.cluster.downloads import DownloadedImages, parts
 from ddh.cluster.pipeline import WINDOWS, _ahead
-from ddh.cluster.sources import ImageLocation
+from ddh.cluster.sources import DownloadedImages, ImageLocation, parts
 from ddh.images import ImageFolder, UnreadableImage, decode
 from ddh.index.collection import content_digest
 

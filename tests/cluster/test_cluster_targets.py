@@ -27,10 +27,10 @@ from ddh.cluster import (
     encoder,
     pipeline,
 )
-from ddh.cluster.batches import Batch, EncodedRow, ImageFile, Outcome, cut
+from ddh.cluster.batches import Batch, ImageFile, Outcome, cut
 from ddh.cluster.connection import connect
 from ddh.cluster.encoder import Encoder
-from ddh.index import FileStamp, Written
+from ddh.index import FileStamp, Row, Written
 
 BITS = 12
 
@@ -42,8 +42,8 @@ def pictures(count: int) -> list[ImageFile]:
 def encoded(batch: Batch) -> Outcome:
     """Codes that tell the pictures apart."""
     rows = [
-        EncodedRow(
-            file.key, np.array([int(file.key[:3]), 0], np.uint8),
+        Row(
+            file.key, np.array([int(file.key[:3]), 0], np.uint8), file.key,
             FileStamp(file.mtime_ns, file.size, "0"),
         )
         for file in batch.files

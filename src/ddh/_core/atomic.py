@@ -9,10 +9,7 @@ from pathlib import Path
 
 @contextmanager
 def atomic_path(target: Path) -> Iterator[Path]:
-    """A hidden name beside `target` to write to, which takes its place at the end.
-
-    After an error the old file is there as it was, and nothing else.
-    """
+    """A hidden name beside `target` to write to, which takes its place unless there is an error."""
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     try:
         yield temporary

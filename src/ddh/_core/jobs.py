@@ -153,16 +153,12 @@ def job(kind: str, title: str) -> Iterator[Job]:
 
 
 def recorded(kind: str, title: str) -> Callable[[Command], Command]:
-    """Make each run of a command a job, named after the last part of its argument `title`.
-
-    That part shows neither folders nor the password of a database. Of several processes that fit
-    together (torchrun), the first one reports.
-    """
+    """Make each run of a command a job, named by the end of its argument `title`: no password."""
 
     def wrap(command: Command) -> Command:
         @wraps(command)
         def run(*args: Any, **options: Any) -> Any:
-            if os.environ.get("RANK", "0") != "0":
+            if os.environ.get("RANK", "0") != "0":  # of several processes the first one reports
                 return command(*args, **options)
             name = str(options[title]).rstrip("/").rpartition("/")[2].rpartition("@")[2]
             with job(kind, name):

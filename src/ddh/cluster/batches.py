@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ddh._core.errors import DDHError
-from ddh.index.rows import Codes, FileStamp
+from ddh.index import Row
 
 ID_BYTES = 10
 
@@ -38,11 +38,9 @@ class Batch:
 
 
 def cut(files: Iterable[ImageFile], size: int) -> Iterator[Batch]:
-    """Batches of at most `size` images, about three quarters of it on average.
-
-    Once it is half full, a batch ends at a key with a certain checksum. So adding or removing an
-    image changes its own batch, and the following batches soon start at the same images as before.
-    """
+    """Batches of at most `size` images, about three quarters of it on average."""
+    # Once it is half full, a batch ends at a key with a certain checksum, so that adding or
+    # removing an image changes its own batch and few of the following ones.
     batch: list[ImageFile] = []
     for file in files:
         batch.append(file)
@@ -54,21 +52,13 @@ def cut(files: Iterable[ImageFile], size: int) -> Iterator[Batch]:
         yield Batch(batch)
 
 
-class EncodedRow(NamedTuple):
-    """An encoded image."""
-
-    key: str
-    code: Codes
-    stamp: FileStamp
-
-
 @dataclass
 class Outcome:
     """What a worker made of a batch."""
 
     batch_id: str
     worker: str = ""
-    rows: list[EncodedRow] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
     skipped: list[dict[str, str]] = field(default_factory=list)
     error: DDHError | None = None
 

@@ -8,17 +8,16 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
-from types import ModuleType
 from typing import Any
 
-from ddh._core.errors import DDHError, MissingDependency
+from ddh._core.errors import DDHError, optional
 
 STORE_BYTES = 200 << 20  # of a cluster on this machine; it holds the model and little else
 KNOCK_S = 10.0
 
 
 @contextmanager
-def connect(address: str, *, store_bytes: int = STORE_BYTES) -> Iterator[ModuleType]:
+def connect(address: str, *, store_bytes: int = STORE_BYTES) -> Iterator[Any]:
     """Ray, connected to a cluster until the end of the block.
 
     `address` is `auto` (the cluster that this machine belongs to), `local` (a new one on this
@@ -26,10 +25,7 @@ def connect(address: str, *, store_bytes: int = STORE_BYTES) -> Iterator[ModuleT
     A connection that is there already is used and left open.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        import ray
-    except ImportError as error:
-        raise MissingDependency('--ray needs Ray: pip install "ddh[ray]"') from error
+    ray = optional("ray", '--ray needs Ray: pip install "ddh[ray]"')
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):  # noqa: PTH123
         if ray.is_initialized():
             yield ray
@@ -41,12 +37,14 @@ def connect(address: str, *, store_bytes: int = STORE_BYTES) -> Iterator[ModuleT
             ray.shutdown()
 
 
-def _initialise(ray: ModuleType, address: str, store_bytes: int) -> None:
+def _initialise(ray: Any, address: str, store_bytes: int) -> None:
     options: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
     if address == "local":
         options |= {"include_dashboard": False, "object_store_memory": store_bytes}
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
     try:
-        _knock(address)
+        if colon and port.isdigit():  # Ray itself tries for minutes before it gives up
+            socket.create_connection((host.strip("[]"), int(port)), KNOCK_S).close()
         ray.init(address=address, **options)
     except (OSError, ray.exceptions.RayError, RuntimeError, ValueError) as error:
         raise DDHError(
@@ -54,10 +52,3 @@ def _initialise(ray: ModuleType, address: str, store_bytes: int) -> None:
             "Start one with `ray start --head`, or use --ray local for this machine alone. If the "
             "cluster asks for a token, put it into RAY_AUTH_TOKEN or ~/.ray/auth_token."
         ) from error
-
-
-def _knock(address: str) -> None:
-    """See that somebody listens there: Ray itself tries for minutes before it gives up."""
-    host, colon, port = address.removeprefix("ray://").rpartition(":")
-    if colon and port.isdigit():
-        socket.create_connection((host.strip("[]"), int(port)), KNOCK_S).close()

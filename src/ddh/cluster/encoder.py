@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 
 import ddh
 from ddh._core.errors import DDHError, InputError, MissingDependency, ModelError
-from ddh.cluster.batches import Batch, EncodedRow, Outcome
-from ddh.cluster.downloads import parts
-from ddh.cluster.sources import ImageLocation
-from ddh.index.rows import FileStamp
+from ddh.cluster.batches import Batch, Outcome
+from ddh.cluster.sources import ImageLocation, parts
+from ddh.index import FileStamp, Row
 
 MAX_TRIES = 4
 FIRST_PAUSE_S = 1.0
@@ -116,8 +115,9 @@ class Encoder:
             for part in encoded:
                 outcome.skipped += [{"name": b.name, "reason": b.reason} for b in part.failures]
                 for i, code in zip(part.indices.tolist(), part.codes, strict=True):
-                    stamp = FileStamp(files[i].mtime_ns, files[i].size, source.digest(i))
-                    outcome.rows.append(EncodedRow(files[i].key, code, stamp))
+                    key, _, size, mtime_ns = files[i]
+                    stamp = FileStamp(mtime_ns, size, source.digest(i))
+                    outcome.rows.append(Row(key, code, key, stamp))
         first, bad = outcome.skipped[:1], [entry["reason"] for entry in outcome.skipped]
         if not outcome.rows and all(reason.startswith("cannot be opened") for reason in bad):
             raise DDHError(  # the node is at fault, not the images

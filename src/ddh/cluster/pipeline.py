@@ -176,12 +176,9 @@ class _Driver:
     def _attempt(
         self, batches: list[Batch], take: Callable[[Batch, Outcome], None], *, calls: int
     ) -> list[Batch]:
-        """Encode batches, `calls` at a time per worker; return those lost with their worker.
-
-        A pipeline that stops in between is started again as long as it gets something done.
-        """
+        """Encode batches, `calls` at a time per worker; return those lost with their worker."""
         todo = {batch.id: batch for batch in batches}
-        while todo:
+        while todo:  # a pipeline that stops is started again as long as it gets something done
             before, actors = len(todo), min(self.actors, len(todo))
             most_deaths = -1 if self.report.workers else max(SPARE_DEATHS, 3 * actors)
             pool = actors, self.gpus, calls, most_deaths
@@ -201,13 +198,11 @@ class _Driver:
         return list(todo.values())
 
     def _run(self, arguments: tuple[Any, ...]) -> Iterator[Outcome]:
-        """Run a pipeline here, or in an actor where this machine is only a client of the cluster.
-
-        Ray Data needs generators, which a client cannot have.
-        """
+        """Run a pipeline here, or in an actor where this machine is only a client."""
         if not self.ray.util.client.ray.is_connected():
             yield from run_pipeline(*arguments)
             return
+        # Ray Data needs generators, which a client cannot have
         remote = self.ray.remote(num_cpus=0)(RemotePipeline).remote(arguments)
         while (outcome := self.ray.get(remote.next.remote())) is not None:
             yield outcome

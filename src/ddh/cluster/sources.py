@@ -3,21 +3,65 @@
 A listing goes folder by folder in a fixed order and holds the names of one folder at a time.
 """
 
+import hashlib
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ddh._core.errors import DDHError, InputError, MissingDependency
+from PIL import Image
+
+from ddh._core.errors import DDHError, InputError, MissingDependency, optional
 from ddh.cluster.batches import ImageFile
-from ddh.cluster.downloads import DownloadedImages
-from ddh.images.decoding import picture_extensions, printable
+from ddh.images import ImageSource, UnreadableImage, decode
+from ddh.images.decoding import DEFAULT_LIMITS, picture_extensions, printable
 from ddh.images.sources import picture_files
 from ddh.index import Index
+from ddh.index.collection import DIGEST_BYTES
 from ddh.index.location import without_password
 
+PART_IMAGES, PART_BYTES = 64, 128 << 20
+
+# Errors of an object store that a second attempt will not cure. Any other (a timeout, a lost
+# connection) is raised, so that the batch is retried and no readable image is skipped.
+PERMANENT = (FileNotFoundError, PermissionError, IsADirectoryError)
 TIMES = ("mtime", "LastModified", "last_modified", "updated", "created", "date_time")
+
+
+class DownloadedImages(ImageSource):
+    """Images in memory; fsspec downloads them in parallel where the file system can."""
+
+    names: Sequence[str] = ()
+
+    def __init__(self, fs: Any, files: Sequence[ImageFile]) -> None:
+        limit = DEFAULT_LIMITS.file_bytes
+        paths = [file.path for file in files if file.size <= limit]
+        found = dict(zip(paths, fs.cat_ranges(paths, None, None, on_error="return"), strict=True))
+        too_large = OSError(0, f"the file is larger than the limit of {limit:,} bytes")
+        self.names = tuple(file.key for file in files)
+        self._contents: list[Any] = [found.get(file.path, too_large) for file in files]
+        permanent = (bytes, OSError) if "file" in fs.protocol else (bytes, *PERMANENT)
+        for content in found.values():
+            if not isinstance(content, permanent):
+                raise content
+
+    def read(self, i: int) -> Image.Image:
+        return self.read_reduced(i)
+
+    def read_reduced(self, i: int, at_least: int | None = None) -> Image.Image:
+        content = self._contents[i]
+        if isinstance(content, OSError):
+            reason = f"cannot be opened: {content.strerror or type(content).__name__}"
+            raise UnreadableImage(self.names[i], reason) from content
+        return decode(content, name=self.names[i], at_least=at_least)
+
+    def take(self, indices: Iterable[int]) -> ImageSource:
+        raise NotImplementedError
+
+    def digest(self, i: int) -> str:
+        """A digest of the bytes of image `i`."""
+        return hashlib.blake2b(self._contents[i], digest_size=DIGEST_BYTES).hexdigest()
 
 
 class ImageLocation:
@@ -71,10 +115,9 @@ class ImageLocation:
         root = self.root.strip("/")
         try:
             for _, folders, files in self.fs.walk(self.root, detail=True, on_error="raise"):
-                for name in sorted(folders):  # in this order, and without the hidden ones
-                    folder = folders.pop(name)
-                    if not name.startswith("."):
-                        folders[name] = folder
+                shown = [(n, folders[n]) for n in sorted(folders) if not n.startswith(".")]
+                folders.clear()
+                folders.update(shown)  # walk goes on with these, in this order
                 for name, entry in sorted(files.items()):
                     suffix = PurePosixPath(name).suffix.lower()
                     if not name.startswith(".") and suffix in picture_extensions():
@@ -83,6 +126,19 @@ class ImageLocation:
                         yield ImageFile(key, entry["name"], size, _time_ns(entry))
         except Exception as error:
             raise DDHError(f"{self.location} cannot be listed: {error}") from error
+
+
+def parts(files: Sequence[ImageFile]) -> Iterator[list[ImageFile]]:
+    """Files in parts that fit into memory: 64 images, or as many as have 128 MB."""
+    part: list[ImageFile] = []
+    for file in files:
+        full = len(part) == PART_IMAGES or sum(f.size for f in part) + file.size > PART_BYTES
+        if part and full:
+            yield part
+            part = []
+        part.append(file)
+    if part:
+        yield part
 
 
 def is_url(location: str) -> bool:
@@ -113,19 +169,16 @@ def bind_url(index: Index, url: str, *, moved: bool = False) -> str:
 
 def open_url(location: str) -> tuple[Any, str]:
     """The fsspec file system of a path or a URL, without cached listings, and the path in it."""
-    try:
-        import fsspec  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise MissingDependency(f'{location} needs fsspec: pip install "ddh[ray]"') from error
+    fsspec = optional("fsspec", f'{location} needs fsspec: pip install "ddh[ray]"')
     if not is_url(location):
         return fsspec.filesystem("file"), location
     try:
-        fs, path = fsspec.core.url_to_fs(location, use_listings_cache=False)
+        found: tuple[Any, str] = fsspec.core.url_to_fs(location, use_listings_cache=False)
     except ImportError as error:
         raise MissingDependency(f"{location} needs one more library: {error}") from error
     except (ValueError, OSError) as error:
         raise InputError(f"{location} cannot be opened: {error}") from error
-    return fs, path
+    return found
 
 
 def _time_ns(entry: dict[str, Any]) -> int:

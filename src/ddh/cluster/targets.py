@@ -5,15 +5,13 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
-import numpy as np
-
 from ddh._core.atomic import write_atomic
 from ddh._core.errors import InputError
 from ddh.cluster.batches import Batch, Outcome, Report
 from ddh.cluster.sources import is_url, open_url
 from ddh.index import Index, Written
 from ddh.index.collection import write_codes
-from ddh.index.exports import code_schema
+from ddh.index.exports import code_schema, record_batch
 
 
 class IndexTarget:
@@ -32,10 +30,9 @@ class IndexTarget:
 
     def write(self, batch: Batch, outcome: Outcome) -> Written:
         """Write the rows of a batch durably; writing a batch twice changes nothing."""
-        if not outcome.rows:
-            return Written(0, 0)
-        keys, codes, stamps = zip(*outcome.rows, strict=True)
-        return write_codes(self._index, keys, np.stack(codes), stamps)
+        rows = outcome.rows
+        keys, codes = [row.key for row in rows], [row.code for row in rows]
+        return write_codes(self._index, keys, codes, [row.stamp for row in rows])
 
     def finish(self) -> None:
         """All batches are done."""
@@ -95,22 +92,19 @@ class ShardTarget:
 
     def write(self, batch: Batch, outcome: Outcome) -> Written:
         """Write the shard of a batch durably; writing it twice changes nothing."""
-        import pyarrow as pa
         from pyarrow import parquet
 
-        rows, skipped = outcome.rows, json.dumps(outcome.skipped)
-        keys = [row.key for row in rows]
-        columns = [keys, [row.code.tobytes() for row in rows], keys, ["{}"] * len(rows)]
-        schema = self._schema.with_metadata({**self._schema.metadata, "ddh.skipped": skipped})
+        described = {**self._schema.metadata, "ddh.skipped": json.dumps(outcome.skipped)}
         content = io.BytesIO()
-        parquet.write_table(pa.table(columns, schema=schema), content)
+        with parquet.ParquetWriter(content, self._schema.with_metadata(described)) as writer:
+            writer.write_batch(record_batch(outcome.rows, self._schema))
         path = self._path(f"codes-{batch.id}.parquet")
         if is_url(self.location):  # objects are there whole or not at all
             self._fs.pipe_file(path, content.getvalue())
         else:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             write_atomic(Path(path), content.getvalue(), durable=True)
-        return Written(len(rows), 0)
+        return Written(len(outcome.rows), 0)
 
     def finish(self) -> None:
         """Remove shards of images that are gone or have changed since an earlier run."""

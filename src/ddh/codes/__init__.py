@@ -2,10 +2,10 @@
 
 from ddh.codes.approximate import ApproximateIndex
 from ddh.codes.exact import pairs_within, search
-from ddh.codes.kernels import kernel
+from ddh.codes.kernels import Neighbours, kernel
 from ddh.codes.multi_index import MultiIndex
 from ddh.codes.packing import code_bytes, pack, unpack
-from ddh.codes.scan import Neighbours, Pairs, RadiusNeighbours, hamming, search_radius
+from ddh.codes.scan import Pairs, RadiusNeighbours, hamming, search_radius
 
 __all__ = [
     "code_bytes",

@@ -14,8 +14,7 @@ from ddh._core.spans import spans
 from ddh._core.threads import thread_map
 from ddh.codes import scan
 from ddh.codes.inputs import Codes, check_codes, neighbour_count, rows_and_queries, thread_count
-from ddh.codes.kernels import Nearest, native
-from ddh.codes.scan import Neighbours
+from ddh.codes.kernels import Neighbours, native
 
 _FEWEST_ROWS = 10_000  # below, a scan takes no time
 _MOST_ROWS = 1 << 31
@@ -122,16 +121,15 @@ class ApproximateIndex:
 
     def _look_through(
         self, queries: Codes, lists: NDArray[np.int64], k: int, threads: int
-    ) -> Nearest:
+    ) -> Neighbours:
         """The k nearest rows of the given lists of each query; they hold at least k."""
         look = self._look_natively if native() else self._look_by_numpy
         parts = spans(len(queries), _QUERIES_AT_ONCE)
         found = thread_map(lambda part: look(queries[part], lists[part], k), parts, threads)
         found.append(Neighbours.empty(0, k))
-        distances, indices = (np.concatenate(column) for column in zip(*found, strict=True))
-        return distances, indices
+        return Neighbours(*(np.concatenate(column) for column in zip(*found, strict=True)))
 
-    def _look_natively(self, queries: Codes, lists: NDArray[np.int64], k: int) -> Nearest:
+    def _look_natively(self, queries: Codes, lists: NDArray[np.int64], k: int) -> Neighbours:
         from ddh.codes import _hamming
 
         kernel = native()
@@ -139,9 +137,9 @@ class ApproximateIndex:
         rows = queries, self._rows, queries.shape[1], lists.astype(np.uint32)
         options = *rows, self._offsets, self._ids, k
         _, distances, indices = kernel.found(_hamming.list_search, *options)
-        return distances.reshape(-1, k), indices.reshape(-1, k)
+        return Neighbours(distances.reshape(-1, k), indices.reshape(-1, k))
 
-    def _look_by_numpy(self, queries: Codes, lists: NDArray[np.int64], k: int) -> Nearest:
+    def _look_by_numpy(self, queries: Codes, lists: NDArray[np.int64], k: int) -> Neighbours:
         found = Neighbours.empty(len(queries), k)
         for query, probed in enumerate(lists):
             rows = np.concatenate(
@@ -154,11 +152,7 @@ class ApproximateIndex:
         return found
 
     def _set_probes(self, recall: float, rng: np.random.Generator, threads: int) -> None:
-        """The fewest lists with that recall for rows of the database, which do not find themselves.
-
-        They are searched for between powers of two. From a quarter of the lists on, nothing is
-        gained by them.
-        """
+        """The fewest lists with that recall; from a quarter of them on, nothing is gained."""
         rows = np.sort(rng.permutation(len(self))[:_TRIAL_QUERIES])
         k = _TRIAL_NEIGHBOURS + 1
         true = scan.search(self.database[rows], self.database, k, threads).indices

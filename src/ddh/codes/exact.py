@@ -6,9 +6,9 @@ from numpy.typing import ArrayLike
 from ddh._core.spans import spans
 from ddh.codes import inputs, scan
 from ddh.codes.inputs import Codes
-from ddh.codes.kernels import native
+from ddh.codes.kernels import Neighbours, native
 from ddh.codes.multi_index import SHORT_CODE, MultiIndex, radius_cost, scan_cost, tables_for_radius
-from ddh.codes.scan import Neighbours, Pairs
+from ddh.codes.scan import Pairs
 
 _QUERIES_FOR_BUCKETS = 256  # from so many on, sorting the rows of short codes pays
 _QUERIES_AT_ONCE = 4096

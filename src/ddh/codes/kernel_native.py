@@ -11,7 +11,7 @@ from ddh._core.spans import even_spans, spans
 from ddh._core.threads import thread_map
 from ddh.codes import _hamming
 from ddh.codes.inputs import Codes
-from ddh.codes.kernels import Found, Nearest
+from ddh.codes.kernels import Found, Neighbours
 
 VARIANTS: list[str] = _hamming.variants()
 
@@ -27,18 +27,13 @@ def _by_tables(queries: Codes) -> bool:
 
 
 def _work(queries: Codes, database: Codes, threads: int) -> tuple[list[slice], list[slice]]:
-    """Pieces of the queries and shards of the rows.
-
-    A piece is whole groups, enough for every thread to have one, and not so many that Ctrl-C
-    would have to wait. With fewer queries than that, each thread takes a share of the rows.
-    """
+    """Pieces of the queries, small enough that Ctrl-C need not wait, and shards of the rows."""
     group = 128 if queries.shape[1] <= 4 else 64  # queries that share one table
     shards = max(1, -(-len(database) // _MOST_ROWS))
     if len(queries) <= group * (threads - 1):
         shards = max(shards, min(threads, len(database) // _SHARD_ROWS))
-        return even_spans(len(queries), max(1, threads // shards)), even_spans(
-            len(database), shards
-        )
+        pieces = even_spans(len(queries), max(1, threads // shards))
+        return pieces, even_spans(len(database), shards)
     groups = min(-(-len(queries) // (group * threads)), _PIECE_PAIRS // (group * len(database)))
     return spans(len(queries), group * max(1, groups)), even_spans(len(database), shards)
 
@@ -55,43 +50,25 @@ class NativeKernel:
         _hamming.matrix(self.variant, a, b, a.shape[1], distances)
         return distances.astype(np.int32)
 
-    def search(self, queries: Codes, database: Codes, k: int, threads: int) -> Nearest:
+    def search(self, queries: Codes, database: Codes, k: int, threads: int) -> Neighbours:
         """The k nearest rows of each query, k at most the number of rows."""
         groups, shards = _work(queries, database, threads)
-        shapes = [(len(queries), min(k, shard.stop - shard.start)) for shard in shards]
-        distances = [np.empty(shape, dtype=np.int32) for shape in shapes]
-        indices = [np.empty(shape, dtype=np.int64) for shape in shapes]
+        answers = [Neighbours.empty(len(queries), min(k, s.stop - s.start)) for s in shards]
 
-        def nearest(piece: tuple[slice, int]) -> None:
-            group, shard = piece
-            _hamming.top_k(
-                self.variant,
-                _by_tables(queries[group]),
-                queries[group],
-                database[shards[shard]],
-                queries.shape[1],
-                shapes[shard][1],
-                distances[shard][group],
-                indices[shard][group],
-            )
-            if shards[shard].start:
-                indices[shard][group] += shards[shard].start
+        def nearest(piece: tuple[slice, tuple[slice, Neighbours]]) -> None:
+            group, (shard, answer) = piece
+            distances, indices = answer.distances[group], answer.indices[group]
+            rows = _by_tables(queries[group]), queries[group], database[shard], queries.shape[1]
+            _hamming.top_k(self.variant, *rows, distances.shape[1], distances, indices)
+            if shard.start:
+                indices += shard.start
 
-        thread_map(nearest, product(groups, range(len(shards))), threads)
-        if len(shards) == 1:
-            return distances[0], indices[0]
-        # Shards lie in the order of the rows, so a stable sort keeps the smaller index first.
-        merged = np.concatenate(distances, axis=1)
-        order = np.argsort(merged, axis=1, kind="stable")[:, :k]
-        return (
-            np.take_along_axis(merged, order, 1),
-            np.take_along_axis(np.concatenate(indices, axis=1), order, 1),
-        )
+        thread_map(nearest, product(groups, zip(shards, answers, strict=True)), threads)
+        return answers[0] if len(shards) == 1 else Neighbours.merge(answers, k)
 
     def search_radius(self, queries: Codes, database: Codes, radius: int, threads: int) -> Found:
         """Limits, distances and indices of the rows within `radius` of each query."""
         groups, shards = _work(queries, database, threads)
-
         pieces = list(product(groups, shards))
 
         def within(piece: tuple[slice, slice]) -> Found:

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from ddh._core.spans import spans
 from ddh._core.threads import thread_map
 from ddh.codes.inputs import Codes
-from ddh.codes.kernels import Found, Nearest
+from ddh.codes.kernels import Found, Neighbours
 
 _BLOCK_BYTES = 1 << 21  # of one intermediate array: two or three of them stay in the caches
 
@@ -43,12 +43,12 @@ def _nearest(queries: Codes, database: Codes, k: int) -> NDArray[np.int64]:
     return np.sort(best, axis=1)
 
 
-def search(queries: Codes, database: Codes, k: int, threads: int) -> Nearest:
+def search(queries: Codes, database: Codes, k: int, threads: int) -> Neighbours:
     """The k nearest rows of each query, k at most the number of rows."""
     parts = spans(len(queries), max(1, min(16, -(-len(queries) // threads))))
     keys = thread_map(lambda part: _nearest(queries[part], database, k), parts, threads)
     distances, indices = np.divmod(np.concatenate(keys), len(database))
-    return distances.astype(np.int32), indices
+    return Neighbours(distances.astype(np.int32), indices)
 
 
 def search_radius(queries: Codes, database: Codes, radius: int, threads: int) -> Found:

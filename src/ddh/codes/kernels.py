@@ -8,7 +8,7 @@ names another: `native`, `numpy`, or one of the native instruction sets (`avx512
 import os
 from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +23,26 @@ VARIABLE = "DDH_KERNEL"
 INSTRUCTION_SETS = ("avx512", "avx2", "neon", "plain")
 _NAMES = {"avx512": "avx512-vpopcntdq"}
 
-Nearest = tuple[NDArray[np.int32], NDArray[np.int64]]  # distances, indices
 Found = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]  # limits, then the same
+
+
+class Neighbours(NamedTuple):
+    """Nearest rows, by distance, equal distances by the smaller index; a plain pair of arrays."""
+
+    distances: NDArray[np.int32]
+    indices: NDArray[np.int64]
+
+    @classmethod
+    def empty(cls, queries: int, k: int) -> "Neighbours":
+        """Room for k answers to each of so many queries."""
+        return cls(np.empty((queries, k), np.int32), np.empty((queries, k), np.int64))
+
+    @classmethod
+    def merge(cls, parts: "list[Neighbours]", k: int) -> "Neighbours":
+        """The k nearest of the answers from consecutive parts of the rows."""
+        distances, indices = (np.concatenate(column, axis=1) for column in zip(*parts, strict=True))
+        order = np.argsort(distances, axis=1, kind="stable")[:, :k]
+        return cls(np.take_along_axis(distances, order, 1), np.take_along_axis(indices, order, 1))
 
 
 class Kernel(Protocol):
@@ -32,7 +50,7 @@ class Kernel(Protocol):
 
     def hamming(self, a: Codes, b: Codes) -> NDArray[np.int32]: ...
 
-    def search(self, queries: Codes, database: Codes, k: int, threads: int) -> Nearest: ...
+    def search(self, queries: Codes, database: Codes, k: int, threads: int) -> Neighbours: ...
 
     def search_radius(
         self, queries: Codes, database: Codes, radius: int, threads: int

@@ -20,9 +20,9 @@ from ddh._core.spans import spans
 from ddh._core.threads import thread_map
 from ddh.codes import inputs, scan
 from ddh.codes.inputs import Codes, thread_count
-from ddh.codes.kernels import Found, Nearest, native
+from ddh.codes.kernels import Found, Neighbours, native
 from ddh.codes.packing import code_bytes
-from ddh.codes.scan import Neighbours, RadiusNeighbours
+from ddh.codes.scan import RadiusNeighbours
 
 _MOST_ROWS = 1 << 31
 _QUERIES_AT_ONCE = 256
@@ -163,11 +163,11 @@ class MultiIndex:
         rows within the radius). When they fail for most of the first, the others are not tried."""
         done = np.zeros(len(queries), dtype=np.bool_)
         counts = np.zeros(len(queries), dtype=np.int64)
-        parts: list[Nearest] = [(np.empty(0, np.int32), np.empty(0, np.int64))]
+        parts: list[Neighbours] = [Neighbours(np.empty(0, np.int32), np.empty(0, np.int64))]
 
-        def probe(part: slice) -> Nearest:
+        def probe(part: slice) -> Neighbours:
             counts[part], distances, indices = self._answers(queries[part], k, radius, done[part])
-            return distances, indices
+            return Neighbours(distances, indices)
 
         if self._tables and native():
             parts.append(probe(slice(0, _FIRST_QUERIES)))

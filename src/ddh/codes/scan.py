@@ -8,19 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ddh.codes.inputs import neighbour_count, rows_and_queries, search_radius_bits, thread_count
-from ddh.codes.kernels import chosen
-
-
-class Neighbours(NamedTuple):
-    """Nearest rows, by distance, equal distances by the smaller index; a plain pair of arrays."""
-
-    distances: NDArray[np.int32]
-    indices: NDArray[np.int64]
-
-    @classmethod
-    def empty(cls, queries: int, k: int) -> "Neighbours":
-        """Room for k answers to each of so many queries."""
-        return cls(np.empty((queries, k), np.int32), np.empty((queries, k), np.int64))
+from ddh.codes.kernels import Neighbours, chosen
 
 
 @dataclass(frozen=True)
@@ -76,7 +64,7 @@ def search(
     k, threads = min(neighbour_count(k), len(database)), thread_count(threads)
     if not len(queries) or not len(database):
         return Neighbours.empty(len(queries), k)
-    return Neighbours(*chosen()[1].search(queries, database, k, threads))
+    return chosen()[1].search(queries, database, k, threads)
 
 
 def search_radius(

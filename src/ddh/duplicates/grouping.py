@@ -66,28 +66,16 @@ def group_codes(codes: Codes, radius: int) -> list[NDArray[np.int64]]:
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    distinct, member = _distinct(codes)
-    pairs = pairs_within(distinct, radius)
-    ones = np.ones(len(pairs.first), np.int8)
-    shape = (len(distinct), len(distinct))
-    links = coo_array((ones, (pairs.first, pairs.second)), shape=shape)
-    return _members(connected_components(links, directed=False)[1][member])
-
-
-def _distinct(codes: Codes) -> tuple[Codes, NDArray[np.int64]]:
-    """The different codes, and for each row which of them it has."""
     width = codes.shape[1]
     kind = f"u{width}" if width in (1, 2, 4, 8) else f"V{width}"
     whole = np.ascontiguousarray(codes).view(kind).ravel()
     values, member = np.unique(whole, return_inverse=True)
-    return values.view(np.uint8).reshape(-1, width), member.ravel()
-
-
-def _members(component: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Rows of each component of two and more, ascending; components by their first row."""
+    distinct = values.view(np.uint8).reshape(-1, width)
+    pairs = pairs_within(distinct, radius)
+    ones = np.ones(len(pairs.first), np.int8)
+    links = coo_array((ones, (pairs.first, pairs.second)), shape=(len(distinct), len(distinct)))
+    component = connected_components(links, directed=False)[1][member.ravel()]
     rows = np.flatnonzero(np.bincount(component)[component] > 1)
-    if not len(rows):
-        return []
-    order = np.argsort(component[rows], kind="stable")
-    cuts = np.flatnonzero(np.diff(component[rows][order])) + 1
-    return sorted(np.split(rows[order], cuts), key=lambda members: members[0])
+    rows = rows[np.argsort(component[rows], kind="stable")]
+    groups = np.split(rows, np.flatnonzero(np.diff(component[rows])) + 1)
+    return sorted(filter(len, groups), key=lambda members: members[0])

@@ -147,10 +147,7 @@ class Index(ABC):
 
     @abstractmethod
     def _pick(self, only: Filter, choose: Callable[[Codes], NDArray[np.int64]]) -> list[Row]:
-        """Rows at the positions that `choose` takes from all codes, in the order written.
-
-        Codes and rows come from one view of the index.
-        """
+        """Rows that `choose` takes from all codes, both in one view and in the order written."""
 
     @abstractmethod
     def _get(self, keys: list[str]) -> list[Row]:

@@ -178,7 +178,7 @@ class Collection:
 
 
 def write_codes(
-    index: Index, keys: Sequence[str], codes: ArrayLike, stamps: Sequence[FileStamp]
+    index: Index, keys: Sequence[str], codes: ArrayLike, stamps: Sequence[FileStamp | None]
 ) -> Written:
     """Write the codes of files, whose keys are their paths; rows keep the metadata they have."""
     before = {row.key: row.metadata for row in index.get_many(keys)}

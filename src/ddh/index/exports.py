@@ -106,9 +106,9 @@ def to_parquet(index: Index, path: str | os.PathLike[str]) -> int:
 
     count = 0
     with atomic_path(Path(path)) as target, parquet.ParquetWriter(target, schema) as writer:
-        for batch in _record_batches(index, schema):
-            writer.write_batch(batch)
-            count += len(batch)
+        for rows in _batches(index):
+            writer.write_batch(record_batch(rows, schema))
+            count += len(rows)
     return count
 
 
@@ -123,7 +123,8 @@ def to_lance(index: Index, path: str | os.PathLike[str]) -> int:
     if Path(path).exists():
         raise InputError(f"{os.fspath(path)} is there already: choose another name")
     schema = code_schema(index.bits, index.model_id, pa.list_(pa.uint8(), index.code_bytes))
-    written = lance.write_dataset(_record_batches(index, schema), os.fspath(path), schema=schema)
+    batches = (record_batch(rows, schema) for rows in _batches(index))
+    written = lance.write_dataset(batches, os.fspath(path), schema=schema)
     return int(written.count_rows())
 
 
@@ -148,14 +149,14 @@ def code_schema(bits: int, model_id: str | None, code: Any = None, **more: str) 
     return pa.schema(columns, metadata=described)
 
 
-def _record_batches(index: Index, schema: Any) -> Iterator["pyarrow.RecordBatch"]:
+def record_batch(rows: list[Row], schema: "pyarrow.Schema") -> "pyarrow.RecordBatch":
+    """Rows in the columns of `code_schema`."""
     pa = _pyarrow()
     binary = pa.types.is_fixed_size_binary(schema.field("code").type)
-    for rows in _batches(index):
-        columns = [
-            [row.key for row in rows],
-            [row.code.tobytes() if binary else row.code for row in rows],
-            [row.path for row in rows],
-            [json.dumps(row.metadata, ensure_ascii=False) for row in rows],
-        ]
-        yield pa.record_batch(columns, schema=schema)
+    columns = [
+        [row.key for row in rows],
+        [row.code.tobytes() if binary else row.code for row in rows],
+        [row.path for row in rows],
+        [json.dumps(row.metadata, ensure_ascii=False) for row in rows],
+    ]
+    return pa.record_batch(columns, schema=schema)

@@ -112,11 +112,9 @@ class MilvusIndex(Index):
         return self._hits(self._nearest(queries, k, only))
 
     def _nearest(self, queries: Codes, k: int, only: Filter) -> list[Found]:
-        """The k nearest rows of each query, in the order of the tie rule.
-
-        Milvus breaks ties as it likes. So more than k answers are asked for, until the last one
-        lies further than the k-th and all rows that share its distance are known to be there.
-        """
+        """The k nearest rows of each query, in the order of the tie rule."""
+        # Milvus breaks ties as it likes. So more than k answers are asked for, until the last one
+        # lies further than the k-th and all rows that share its distance are known to be there.
         answers: list[Found] = [[] for _ in queries]
         todo = list(range(len(queries)))
         for limit in sorted({min(2 * k + 14, MOST_ANSWERS), MOST_ANSWERS}):

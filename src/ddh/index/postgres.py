@@ -76,11 +76,8 @@ class PostgresIndex(Index):
     # -- writing -----------------------------------------------------------------------------
 
     def _write(self, work: Callable[[Database], int], *, alone: bool = False) -> int:
-        """Do `work` once: a repeat after a broken connection first looks for its own token.
-
-        The token goes in first, so that a repeat waits for a commit that is still under way.
-        Upserts run `alone`; adds and deletes run beside each other.
-        """
+        """Do `work` once: a repeat after a broken connection first looks for its own token."""
+        # The token goes in first, so that a repeat waits for a commit that is still under way.
         sql, token = self._tables.sql, uuid4()
         lock = "pg_advisory_xact_lock" if alone else "pg_advisory_xact_lock_shared"
 
@@ -248,12 +245,8 @@ class PostgresIndex(Index):
             "INSERT INTO {settings} VALUES (%s, %s) "
             "ON CONFLICT (name) DO UPDATE SET value = excluded.value"
         )
-
-        def work(db: Database) -> None:
-            with db.cursor() as cursor:
-                cursor.executemany(statement, list(settings.items()))
-
-        self._connection.run(work)
+        values = list(settings.items())
+        self._connection.run(lambda db: db.cursor().executemany(statement, values))
 
     def _storage(self) -> tuple[int, int | None, dict[str, str]]:
         rows = (self._tables.rows_name,)

@@ -111,9 +111,8 @@ class Tables:
             "CREATE INDEX {path_index} ON {rows} (path) WHERE path IS NOT NULL",
         ):
             db.execute(self.sql(statement, bits=Literal(header.bits)))
-        with db.cursor() as cursor:
-            insert = self.sql("INSERT INTO {facts} VALUES (%s, %s)")
-            cursor.executemany(insert, list(header.as_text().items()))
+        insert = self.sql("INSERT INTO {facts} VALUES (%s, %s)")
+        db.cursor().executemany(insert, list(header.as_text().items()))
         return header
 
 

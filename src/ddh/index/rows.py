@@ -166,10 +166,7 @@ def check_radius(radius: int, bits: int) -> int:
 
 
 def key_digest(key: str) -> str:
-    """A key as 32 hexadecimal digits, for a primary key that no database has to escape.
-
-    Milvus puts primary keys into expressions, and Milvus Lite into SQL, as they are.
-    """
+    """A key as 32 hexadecimal digits, which Milvus may put into expressions as they are."""
     return hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
 
 

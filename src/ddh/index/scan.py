@@ -48,8 +48,7 @@ class Tombstones:
 def nearest(queries: Codes, codes: Codes, k: int, deleted: Tombstones) -> Neighbours:
     """The k nearest live slots of each query, fewer where fewer live.
 
-    Asks for more neighbours than k until enough live ones are among them, and gathers the live
-    codes where that would ask for too many.
+    More than k are asked for until enough of them live, or the live codes are gathered.
     """
     k = min(k, deleted.slots - deleted.dead)
     if not k or not len(queries):
@@ -81,13 +80,8 @@ def nearest_among(queries: Codes, codes: Codes, k: int, among: Iterable[Slots]) 
     """The k nearest of the given slots, which come in ascending chunks."""
     best = Neighbours.empty(len(queries), 0)
     for chunk in among:
-        found = search(queries, codes[chunk], k)
-        distances = np.concatenate([best.distances, found.distances], axis=1)
-        slots = np.concatenate([best.indices, chunk[found.indices]], axis=1)
-        order = np.argsort(distances, axis=1, kind="stable")[:, :k]
-        best = Neighbours(
-            np.take_along_axis(distances, order, 1), np.take_along_axis(slots, order, 1)
-        )
+        distances, rows = search(queries, codes[chunk], k)
+        best = Neighbours.merge([best, Neighbours(distances, chunk[rows])], k)
     return best
 
 

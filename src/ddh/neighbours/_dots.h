@@ -6,10 +6,11 @@
 
 /* Eight sums side by side, added up in a fixed order: equal rows give equal results. */
 #define DEFINE_DOTS(NAME, TYPE, LOAD)                                                              \
-    static void NAME(const TYPE *x, const float *table, const double *mean, Py_ssize_t d,          \
+    static void NAME(const void *rows, const float *table, const double *mean, Py_ssize_t d,       \
                      const int32_t *i, const int32_t *j, Py_ssize_t pairs, double *left,           \
                      double *out)                                                                  \
     {                                                                                              \
+        const TYPE *x = rows;                                                                      \
         (void)table;                                                                               \
         for (Py_ssize_t p = 0; p < pairs; p++) {                                                   \
             if (p == 0 || i[p] != i[p - 1]) {                                                      \
@@ -43,22 +44,24 @@ PyDoc_STRVAR(dots_doc,
 static PyObject *
 dots(PyObject *self, PyObject *args)
 {
-    Py_buffer x, table, mean, i, j, out;
+    Py_buffer b[6];  /* features, table, mean, i, j, out */
     Py_ssize_t item, d;
     PyObject *result = NULL;
     double *left = NULL;
-    if (!PyArg_ParseTuple(args, "y*nny*y*y*y*w*", &x, &item, &d, &table, &mean, &i, &j, &out))
+    if (!PyArg_ParseTuple(args, "y*nny*y*y*y*w*", &b[0], &item, &d, &b[1], &b[2], &b[3], &b[4],
+                          &b[5]))
         return NULL;
-    Py_ssize_t pairs = i.len / (Py_ssize_t)sizeof(int32_t);
+    const int32_t *i = b[3].buf, *j = b[4].buf;
+    Py_ssize_t pairs = b[3].len / (Py_ssize_t)sizeof(int32_t);
     if (d < 1 || (item != 2 && item != 4 && item != 8)) {
         PyErr_SetString(PyExc_ValueError, "rows are float16, float32 or float64");
         goto done;
     }
-    Py_ssize_t images = x.len / item / d;
-    if (too_small(&mean, d, 8, "mean") || too_small(&j, pairs, 4, "j") ||
-        too_small(&out, pairs, 8, "out") || (item == 2 && too_small(&table, 65536, 4, "table")))
+    Py_ssize_t images = b[0].len / item / d;
+    if (too_small(&b[2], d, 8, "mean") || too_small(&b[4], pairs, 4, "j") ||
+        too_small(&b[5], pairs, 8, "out") || (item == 2 && too_small(&b[1], 65536, 4, "table")))
         goto done;
-    if (outside(i.buf, pairs, images) || outside(j.buf, pairs, images)) {
+    if (outside(i, pairs, images) || outside(j, pairs, images)) {
         PyErr_SetString(PyExc_IndexError, "a pair lies outside the features");
         goto done;
     }
@@ -67,21 +70,12 @@ dots(PyObject *self, PyObject *args)
         goto done;
     }
     Py_BEGIN_ALLOW_THREADS
-    if (item == 2)
-        dots_half(x.buf, table.buf, mean.buf, d, i.buf, j.buf, pairs, left, out.buf);
-    else if (item == 4)
-        dots_single(x.buf, NULL, mean.buf, d, i.buf, j.buf, pairs, left, out.buf);
-    else
-        dots_double(x.buf, NULL, mean.buf, d, i.buf, j.buf, pairs, left, out.buf);
+    (item == 2 ? dots_half : item == 4 ? dots_single : dots_double)(
+        b[0].buf, b[1].buf, b[2].buf, d, i, j, pairs, left, b[5].buf);
     Py_END_ALLOW_THREADS
     result = Py_NewRef(Py_None);
 done:
     free(left);
-    PyBuffer_Release(&x);
-    PyBuffer_Release(&table);
-    PyBuffer_Release(&mean);
-    PyBuffer_Release(&i);
-    PyBuffer_Release(&j);
-    PyBuffer_Release(&out);
+    for (int n = 0; n < 6; n++) PyBuffer_Release(&b[n]);
     return result;
 }
