@@ -28,8 +28,8 @@ from ddh.cluster import (
     pipeline,
 )
 from ddh.cluster.batches import Batch, ImageFile, Outcome, cut
-from ddh.cluster.connection import connect
 from ddh.cluster.encoder import Encoder
+from ddh.cluster.pipeline import connect
 from ddh.index import FileStamp, Row, Written
 
 BITS = 12

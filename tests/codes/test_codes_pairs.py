@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddh import codes
-from ddh.codes import exact
+from ddh.codes import multi_index
 
 
 def oracle(database, radius):
@@ -50,11 +50,11 @@ def test_the_index_and_the_scan_agree(monkeypatch):
     database = np.concatenate([database, near])
     made = []
     monkeypatch.setattr(
-        exact, "MultiIndex", lambda *arguments: made.append(1) or codes.MultiIndex(*arguments)
+        multi_index, "MultiIndex", lambda *arguments: made.append(1) or codes.MultiIndex(*arguments)
     )
     by_index = codes.pairs_within(database, 6)
     assert made, "an index should be the cheaper way here"
-    monkeypatch.setattr(exact, "native", lambda: None)
+    monkeypatch.setattr(multi_index, "native", lambda: None)
     by_scan = codes.pairs_within(database, 6)
     assert len(made) == 1
     for one, other in zip(by_index, by_scan, strict=True):

@@ -5,20 +5,21 @@ lost is sent once more, and then image by image, until the image that ends its w
 """
 
 import logging
+import os
 import pickle
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from itertools import chain, islice, repeat, takewhile
 from typing import Any
 
 import ddh
-from ddh._core.errors import DDHError, InputError
+from ddh._core.errors import DDHError, InputError, optional
 from ddh._core.progress import Bar, bar
 from ddh.cluster.batches import Batch, ImageFile, Outcome, Report, cut
-from ddh.cluster.connection import STORE_BYTES, connect
 from ddh.cluster.encoder import Encoder, ModelFiles
 from ddh.cluster.sources import ImageLocation
 from ddh.cluster.targets import Target
@@ -27,6 +28,8 @@ from ddh.index.rows import check_text
 BATCH_SIZE = 1024
 ATTEMPTS = 2  # at a batch that was lost, and then at each of its images
 WINDOWS = (64, 256, 1024)  # batches of the first, the second and every further pipeline
+STORE_BYTES = 200 << 20  # of a cluster on this machine; it holds the model and little else
+KNOCK_S = 10.0
 BLOCK_BYTES = 1 << 20  # what Ray Data expects of a result before it has seen one
 SPARE_DEATHS = 9  # before the first batch is done
 
@@ -58,6 +61,45 @@ class Cluster:
                 "grows on demand" + (", or --gpus-per-actor 0" if gpus else "")
             )
         return int(number), gpus
+
+
+@contextmanager
+def connect(address: str, *, store_bytes: int = STORE_BYTES) -> Iterator[Any]:
+    """Ray, connected to a cluster until the end of the block.
+
+    `address` is `auto` (the cluster that this machine belongs to), `local` (a new one on this
+    machine, gone at the end), `host:port`, or `ray://host:port` (a cluster reached from outside).
+    A connection that is there already is used and left open.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    ray = optional("ray", '--ray needs Ray: pip install "ddh[ray]"')
+    # Ray prints the deaths of workers to standard output, which belongs to a command's answer
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):  # noqa: PTH123
+        if ray.is_initialized():
+            yield ray
+            return
+        _initialise(ray, address, store_bytes)
+        try:
+            yield ray
+        finally:
+            ray.shutdown()
+
+
+def _initialise(ray: Any, address: str, store_bytes: int) -> None:
+    options: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
+    if address == "local":
+        options |= {"include_dashboard": False, "object_store_memory": store_bytes}
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    try:
+        if colon and port.isdigit():  # Ray itself tries for minutes before it gives up
+            socket.create_connection((host.strip("[]"), int(port)), KNOCK_S).close()
+        ray.init(address=address, **options)
+    except (OSError, ray.exceptions.RayError, RuntimeError, ValueError) as error:
+        raise DDHError(
+            f"there is no Ray cluster to be reached at {address!r}: {error}\n"
+            "Start one with `ray start --head`, or use --ray local for this machine alone. If the "
+            "cluster asks for a token, put it into RAY_AUTH_TOKEN or ~/.ray/auth_token."
+        ) from error
 
 
 def encode_on_cluster(

@@ -76,10 +76,8 @@ class ImageLocation:
     """
 
     def __init__(self, location: str, prefix: str = "") -> None:
-        folder = location.removeprefix("file://")
-        self.location = folder if is_url(folder) else str(Path(folder).resolve())
+        self.location, self.fs, self.root = open_url(location)
         self.prefix = f"{prefix}/" if prefix else ""
-        self.fs, self.root = open_url(self.location)
 
     def files(self) -> Iterator[ImageFile]:
         """All images below the folder, without hidden files and folders."""
@@ -167,18 +165,19 @@ def bind_url(index: Index, url: str, *, moved: bool = False) -> str:
     )
 
 
-def open_url(location: str) -> tuple[Any, str]:
-    """The fsspec file system of a path or a URL, without cached listings, and the path in it."""
+def open_url(location: str) -> tuple[str, Any, str]:
+    """A location, absolute if it is a path, its fsspec file system, and the path in that."""
+    location = location.removeprefix("file://")
     fsspec = optional("fsspec", f'{location} needs fsspec: pip install "ddh[ray]"')
     if not is_url(location):
-        return fsspec.filesystem("file"), location
+        location = str(Path(location).resolve())
+        return location, fsspec.filesystem("file"), location
     try:
-        found: tuple[Any, str] = fsspec.core.url_to_fs(location, use_listings_cache=False)
+        return location, *fsspec.core.url_to_fs(location, use_listings_cache=False)
     except ImportError as error:
         raise MissingDependency(f"{location} needs one more library: {error}") from error
     except (ValueError, OSError) as error:
         raise InputError(f"{location} cannot be opened: {error}") from error
-    return found
 
 
 def _time_ns(entry: dict[str, Any]) -> int:

@@ -46,9 +46,7 @@ class ShardTarget:
     """
 
     def __init__(self, location: str, source: str, bits: int, model_id: str) -> None:
-        path = location.removeprefix("file://")
-        self.location = path if is_url(path) else str(Path(path).resolve())
-        self._fs, self._root = open_url(self.location)
+        self.location, self._fs, self._root = open_url(location)
         self._schema = code_schema(bits, model_id, **{"ddh.source": source})
         shards = [name for name in self._names() if name.startswith("codes-")]
         with ThreadPoolExecutor() as pool:

@@ -1,9 +1,7 @@
 """Search that may miss a neighbour, many times faster: rows in lists around binary centres.
 
-Centres are found by k-means in Hamming space (nearest centre, then the majority of each bit); a
-row is in the list of its nearest centre, and a query looks through the lists of the centres
-nearest to it. How many lists that takes for the recall that is asked for is measured on rows of
-the database itself when the index is built.
+Centres are found by k-means in Hamming space (nearest centre, then the majority of each bit). How
+many lists a query looks through is measured on rows of the database when the index is built.
 """
 
 import numpy as np

@@ -1,9 +1,8 @@
 """An index carried over to other tools, one line each; every row in the order written.
 
-The bits need no turning: faiss, Milvus, Lance and Parquet take the packed bytes as they are (bit j
-of a code under 0x80 >> (j % 8) of byte j // 8), PostgreSQL's `bit(n)` text is the same bits read
-from left to right. Rows are walked through a few thousand at a time; only faiss, which lives in
-memory, holds all codes.
+The bits need no turning: faiss, Milvus, Lance and Parquet take the packed bytes as they are,
+PostgreSQL's `bit(n)` text is the same bits read from left to right. Rows are walked through a few
+thousand at a time; only faiss, which lives in memory, holds all codes.
 """
 
 import json

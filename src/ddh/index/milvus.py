@@ -18,11 +18,10 @@ from pymilvus import MilvusClient
 
 from ddh._core.errors import DDHError
 from ddh.codes import search, search_radius
-from ddh.index import milvus_schema as schema
+from ddh.index import milvus_database as database
 from ddh.index.base import Index, IndexHeader, OpenOptions
 from ddh.index.filters import Filter
 from ddh.index.location import split_name, without_password
-from ddh.index.milvus_connection import MilvusConnection
 from ddh.index.rows import Codes, Columns, Hit, Row, key_digest
 
 MOST_ANSWERS = 16384  # that Milvus gives to a query
@@ -44,11 +43,11 @@ class MilvusIndex(Index):
         address, name = split_name(location)
         self.location = without_password(location)
         self._file = None if "://" in address else Path(address).absolute()
-        self._collections = schema.Collections(name)
+        self._collections = database.Collections(name)
         self._name, self._last_order = name, 0
         if self._file is not None and not self._file.exists():
             options.new_header(self.location)  # refuses before a file is made
-        self._connection = MilvusConnection(address, self._collections.load)
+        self._connection = database.MilvusConnection(address, self._collections.load)
         try:
             run, collections = self._connection.run, self._collections
             self.header: IndexHeader = run(collections.header) or run(
@@ -59,7 +58,7 @@ class MilvusIndex(Index):
                 run(collections.use_lists)
             self._kind = run(collections.kind)
             # Search parameters that make an IVF index exact.
-            self._exact = {"nprobe": schema.LISTS} if self._kind == schema.IVF else {}
+            self._exact = {"nprobe": database.LISTS} if self._kind == database.IVF else {}
         except BaseException:
             self._connection.close()
             raise
@@ -79,7 +78,7 @@ class MilvusIndex(Index):
     def _put(self, rows: Columns) -> None:
         first = max(time.time_ns(), self._last_order + 1)
         self._last_order = first + len(rows)
-        for batch in _parts(schema.milvus_rows(rows, first), WRITTEN_ROWS):
+        for batch in _parts(database.milvus_rows(rows, first), WRITTEN_ROWS):
             self._connection.call(MilvusClient.upsert, collection_name=self._name, data=batch)
 
     def _delete(self, keys: list[str]) -> int:
@@ -107,8 +106,8 @@ class MilvusIndex(Index):
     # -- searching ---------------------------------------------------------------------------
 
     def _search(self, queries: Codes, k: int, only: Filter, approximate: bool) -> list[list[Hit]]:
-        if approximate and self._kind == schema.IVF and k <= MOST_ANSWERS:
-            return self._hits(list(self._ask(queries, k, only, {"nprobe": schema.PROBED_LISTS})))
+        if approximate and self._kind == database.IVF and k <= MOST_ANSWERS:
+            return self._hits(list(self._ask(queries, k, only, {"nprobe": database.PROBED_LISTS})))
         return self._hits(self._nearest(queries, k, only))
 
     def _nearest(self, queries: Codes, k: int, only: Filter) -> list[Found]:
@@ -144,7 +143,7 @@ class MilvusIndex(Index):
                 collection_name=self._name,
                 data=part,
                 limit=limit,
-                filter=schema.expression(only),
+                filter=database.expression(only),
                 output_fields=["written"],
                 search_params={"metric_type": "HAMMING", "params": params},
             )
@@ -182,7 +181,7 @@ class MilvusIndex(Index):
             MilvusClient.query_iterator,
             collection_name=self._name,
             batch_size=WRITTEN_ROWS,
-            filter=schema.expression(only),
+            filter=database.expression(only),
             output_fields=fields,
         )
         try:
@@ -216,7 +215,7 @@ class MilvusIndex(Index):
         return [rows[row] for row in ids if row in rows]
 
     def _rows(self, ids: list[str]) -> dict[str, Row]:
-        return {row["id"]: schema.read_row(row) for row in self._asked(ids, schema.ROW_FIELDS)}
+        return {row["id"]: database.read_row(row) for row in self._asked(ids, database.ROW_FIELDS)}
 
     def _get(self, keys: list[str]) -> list[Row]:
         return list(self._rows([key_digest(key) for key in keys]).values())

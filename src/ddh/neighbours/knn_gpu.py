@@ -30,9 +30,7 @@ class DeviceRows:
             raise InputError(
                 f"the device {device!r} cannot be used here ({error}); use 'cpu'"
             ) from error
-        self.values = torch.empty(
-            shape, device=device, dtype=torch.from_numpy(np.empty(0, kind)).dtype
-        )
+        self.values = torch.empty(shape, device=device, dtype=getattr(torch, kind.__name__))
         self.units = torch.empty(shape, device=device, dtype=torch.float16)
         mean = np.zeros(space.dimensions) if space.mean is None else space.mean
         self.mean = torch.from_numpy(mean).to(device)
@@ -61,8 +59,8 @@ class DeviceRows:
         # float16 products are summed in float32, as the bound on their error assumes
         matmul.allow_fp16_reduced_precision_reduction = False
         try:
-            for start in track(range(0, images, step), "Neighbours", unit="block"):
-                rows = torch.arange(start, min(start + step, images), device=self.device)
+            blocks = torch.arange(images, device=self.device).split(step)
+            for rows in track(blocks, "Neighbours", unit="block"):
                 lists[rows] = self._lists_of(rows, k)
         finally:
             matmul.allow_fp16_reduced_precision_reduction = before
@@ -90,10 +88,8 @@ class DeviceRows:
         """Order of candidates (rows, m) of each row by cosine, as `CosineSpace.order_keys`."""
         parts = []
         step = max(1, PIECE // (columns.shape[1] * len(self.mean)))
-        for start in range(0, len(rows), step):
-            left = self.rows(rows[start : start + step])
-            near = columns[start : start + step]
-            dots = (left[:, None, :] * self.rows(near)).sum(dim=2)
+        for left, near in zip(rows.split(step), columns.split(step), strict=True):
+            dots = (self.rows(left)[:, None, :] * self.rows(near)).sum(dim=2)
             squares = self.squares[near]
             parts.append(dots * dots.abs() / torch.where(squares > 0, squares, 1.0))
         return torch.cat(parts)

@@ -1,20 +1,28 @@
-"""The collections of an index in Milvus, how a row looks in them, and filters as expressions."""
+"""A Milvus connection, the collections of an index, their rows, and filters as expressions."""
 
 import json
-from collections.abc import Mapping
-from typing import Any
+import logging
+import threading
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
 
 import grpc  # type: ignore[import-untyped]
 import numpy as np
 from pymilvus import DataType, MilvusClient
-from pymilvus.exceptions import MilvusException
+from pymilvus.exceptions import ConnectError, MilvusException, MilvusUnavailableException
 
-from ddh._core.errors import DDHError, InputError
+from ddh._core.errors import DDHError, InputError, MissingDependency
 from ddh.codes import code_bytes
 from ddh.index.base import IndexHeader
+from ddh.index.connection import Connection
 from ddh.index.filters import Filter, Scalar
 from ddh.index.rows import MAX_TEXT_BYTES, Columns, FileStamp, Row, key_digest, read_metadata
 
+RPC_ATTEMPTS = 3
 FLAT, IVF = "BIN_FLAT", "BIN_IVF_FLAT"
 LISTS = 1024  # of an IVF index; probing all of them is exact
 PROBED_LISTS = 32
@@ -23,6 +31,89 @@ ROW_FIELDS = ["id", "key", "code", "path", "stamp", "metadata"]
 PATIENCE = 10.0  # seconds for a request that a healthy server answers at once
 
 _NO_VECTOR = b"\0"  # every collection must have a vector, that of the settings too
+_LOST = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+_LITE_HINT = (
+    'binary vectors in a file need Milvus Lite 2.5: pip install "milvus-lite==2.5.1" '
+    '"setuptools<82"'
+)
+
+# It writes a traceback to the terminal for every error that it raises as well.
+logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
+
+
+class MilvusConnection(Connection[MilvusClient]):
+    """`prepare` is called with every new client before anything else."""
+
+    server, failure = "Milvus", MilvusException
+    _lite_users: ClassVar[Counter[str]] = Counter()
+    _lite_lock: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self, address: str, prepare: Callable[[MilvusClient], None]) -> None:
+        self._file = None if "://" in address else str(Path(address).resolve())
+        self._prepare = prepare
+        with self._lite_lock:
+            self._lite_users[self._file or ""] += 1
+        super().__init__(address)
+
+    def _connect(self) -> MilvusClient:
+        """A new client. pymilvus shares channels, also one that the server has closed since ("Too
+        many pings"): it fails once and is a new one the next time."""
+        try:
+            return self._new_client()
+        except Exception as error:
+            if self._file and "milvus-lite is required" in str(error):
+                raise MissingDependency(_LITE_HINT) from error
+            if hasattr(self, "_handle") or not self._is_dropped(error):
+                raise
+        return self._new_client()
+
+    def _new_client(self) -> MilvusClient:
+        if self._file:
+            Path(self._file).parent.mkdir(parents=True, exist_ok=True)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "pkg_resources is deprecated")  # by Milvus Lite
+            address = self._address.replace("milvus://", "http://", 1)
+            client = MilvusClient(uri=self._file or address, timeout=10)
+        self._prepare(client)
+        return client
+
+    def _disconnect(self) -> None:
+        self._handle.close()
+        if self._file and not self._closed:
+            _stop_lite(self._file)
+
+    def call(self, method: Callable[..., Any], **arguments: Any) -> Any:
+        """A method of the client; it repeats little by itself, since it keeps a dead server's."""
+        return self.run(partial(method, retry_times=RPC_ATTEMPTS, **arguments))
+
+    def close(self) -> None:
+        """Close the client; the last one that uses a Milvus Lite file stops its server."""
+        if self._closed:
+            return
+        super().close()
+        with self._lite_lock:
+            self._lite_users[self._file or ""] -= 1
+            if self._file and not self._lite_users[self._file]:
+                _stop_lite(self._file)
+
+    def _is_dropped(self, error: Exception) -> bool:
+        if isinstance(error, grpc.RpcError):
+            code: Any = getattr(error, "code", lambda: None)()
+            return code in _LOST
+        if isinstance(error, ConnectError | MilvusUnavailableException):
+            return True
+        if isinstance(error, MilvusException):
+            return error.code in _LOST or "Fail connecting to server" in str(error)
+        return isinstance(error, ValueError) and "closed channel" in str(error)
+
+
+def _stop_lite(file: str) -> None:
+    try:
+        from milvus_lite.server_manager import server_manager_instance
+    except ImportError:
+        return
+    if file in server_manager_instance._servers:
+        server_manager_instance.release_server(file)
 
 
 class Collections:
