@@ -61,7 +61,7 @@ page-checks/node_modules: page-checks/package-lock.json
 
 # The command line reference, and the site in build/site.
 docs: setup-dev
-	$(BIN)/python -m ddh.cli.reference docs/cli.md
+	$(BIN)/python docs/reference.py docs/cli.md
 	$(BIN)/mkdocs build --quiet --strict
 
 docs-check: setup-dev

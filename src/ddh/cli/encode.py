@@ -4,6 +4,7 @@ import csv
 import json
 import shutil
 import time
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -116,15 +117,19 @@ def encode_images(
     model: Any, images: Any, progress: Any = None
 ) -> tuple[NDArray[np.int64], NDArray[np.uint8], "list[Failure]"]:
     """Which of the images could be encoded, their codes, and the failures."""
-    shown = bar("Encoding", total=len(images), unit="image") if progress is None else None
-    indices, codes, failures = [], [], []
-    with shown or nullcontext(progress) as progress:
+    done = list(encode_batches(model, images, progress))
+    indices = np.concatenate([batch.indices for batch in done])
+    codes = np.concatenate([batch.codes for batch in done])
+    return indices, codes, [failure for batch in done for failure in batch.failures]
+
+
+def encode_batches(model: Any, images: Any, progress: Any = None) -> Iterator[Any]:
+    """Codes and failures batch by batch, counted on `progress` or on a bar of their own."""
+    own = bar("Encoding", total=len(images), unit="image")
+    with own if progress is None else nullcontext(progress) as shown:
         for batch in model.encode_images(images):
-            indices.append(batch.indices)
-            codes.append(batch.codes)
-            failures += batch.failures
-            progress.update(len(batch.indices) + len(batch.failures))
-    return np.concatenate(indices), np.concatenate(codes), failures
+            yield batch
+            shown.update(len(batch.indices) + len(batch.failures))
 
 
 def _encode_parts(

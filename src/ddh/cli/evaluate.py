@@ -86,15 +86,18 @@ def evaluate(
     ddh evaluate queries.npz codes.npz --labels labels.csv
     ddh evaluate -m cifar.ddh --protocol cifar10-10k-50k --data DIR
     """
+    from ddh.hashers import load_image_encoder
+
+    encoder = partial(load_image_encoder, device=device)
     if protocol is not None:
         if queries is not None or model is None or data is None:
             raise InputError("--protocol goes with -m MODEL and --data DIR, and with nothing else")
-        task, of_protocol = _protocol_task(protocol, data, _encoder(model, device), seed)
+        task, of_protocol = _protocol_task(protocol, data, encoder(model), seed)
         k = of_protocol if k is None else k
     elif queries is None or database is None:
         raise InputError("give QUERIES and DATABASE, or --protocol with --data and -m")
     else:
-        task = _folder_task(queries, database, model and _encoder(model, device), labels)
+        task = _folder_task(queries, database, model and encoder(model), labels)
         k = 1000 if k is None else k
     asked, searched, classes, described = task
     if asked.images is not None and searched.images is not None:
@@ -135,12 +138,6 @@ def _text(scores: dict[str, Score], codes: str, protocol: Protocol) -> str:
     lines.append(f"codes: {codes}")
     lines.append(f"measured on: {protocol}; denominator {expected.protocol.denominator}")
     return "\n".join(lines)
-
-
-def _encoder(model: Path, device: str) -> Any:
-    from ddh.hashers import load_image_encoder
-
-    return load_image_encoder(model, device=device)
 
 
 def _folder_task(queries: Path, database: Path, hasher: Any, labels: Path | None) -> Task:

@@ -12,7 +12,7 @@ import click
 from ddh._core.errors import InputError
 from ddh._core.jobs import recorded
 from ddh._core.output import describe_failures, emit, json_option, quiet_option
-from ddh._core.progress import bar
+from ddh.cli.encode import encode_batches
 from ddh.cli.info import as_text
 from ddh.cli.options import (
     Source,
@@ -152,23 +152,16 @@ def encode_files(
     from ddh.index.collection import content_digest, write_codes
 
     model, failures = load_encoder(collection, device), []
-    with bar("Encoding", total=len(files), unit="image") as progress:
-        for batch in model.encode_images(ImageFiles([file.path for file in files])):
-            done = [files[i] for i in batch.indices]
-            stamps = [file.stamp._replace(digest=content_digest(file.path)) for file in done]
-            write_codes(collection.index, [file.key for file in done], batch.codes, stamps)
-            failures += [
-                {"name": files[bad.index].key, "reason": bad.reason} for bad in batch.failures
-            ]
-            progress.update(len(batch.indices) + len(batch.failures))
+    for batch in encode_batches(model, ImageFiles([file.path for file in files])):
+        done = [files[i] for i in batch.indices]
+        stamps = [file.stamp._replace(digest=content_digest(file.path)) for file in done]
+        write_codes(collection.index, [file.key for file in done], batch.codes, stamps)
+        failures += [{"name": files[f.index].key, "reason": f.reason} for f in batch.failures]
     return failures
 
 
 def _failures_of_all(files: list["PictureFile"]) -> list[dict[str, str]]:
-    """Why each of the files cannot be read, up to the first that can.
-
-    A folder with one bad file in it would load the network at every run otherwise.
-    """
+    """Why each of some files cannot be read, up to the first that can and needs the network."""
     from ddh.images import UnreadableImage, decode
 
     failures = []

@@ -1,4 +1,4 @@
-"""The ASGI application: the service behind its routes, with the guard and the log in front."""
+"""The ASGI application: the service behind its routes, with the guard in front."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -70,8 +70,8 @@ def create_app(location: str, settings: Settings | None = None) -> FastAPI:
         app.add_exception_handler(kind, _on_error)
     # The last one added is the first to see a request; the guard answers for what raises.
     app.add_middleware(routes.SearchShortcut)
-    app.add_middleware(Guard, settings=settings, sessions=app.state.sessions)
-    app.add_middleware(RequestLog, metrics=service.metrics)
+    log = RequestLog(service.metrics)
+    app.add_middleware(Guard, settings=settings, sessions=app.state.sessions, log=log)
     return app
 
 

@@ -15,6 +15,7 @@ from ddh.index import Index
 from ddh.serve.items import folder_of
 
 MAX_CATEGORIES = 255  # values of a metadata name that is a category; 255 itself means: none
+NONE = bytes([MAX_CATEGORIES])
 MAX_NAMES = 64  # of metadata
 MAX_VALUES = 50  # listed per name
 MAX_FOLDERS = 1000  # listed
@@ -79,33 +80,27 @@ class Catalog:
 
 @dataclass
 class _Column:
-    """One metadata name while rows are read: value -> number, and the rows that have one."""
+    """One metadata name while rows are read: value -> number, and the number of each row."""
 
     numbers: dict[tuple[bool, Scalar], int] = field(default_factory=dict)
-    rows: "array[int]" = field(default_factory=lambda: array("q"))
-    ids: "array[int]" = field(default_factory=lambda: array("B"))
+    of_row: bytearray = field(default_factory=bytearray)  # up to the last row that has a value
 
     def add(self, row: int, value: Scalar) -> bool:
         """Record a value; False when there are too many to be categories."""
         # As filters compare: 1 equals 1.0 but not true.
         number = self.numbers.setdefault((isinstance(value, bool), value), len(self.numbers))
-        if number >= MAX_CATEGORIES:
-            return False
-        self.rows.append(row)
-        self.ids.append(number)
-        return True
+        self.of_row += NONE * (row - len(self.of_row)) + bytes([number])
+        return number < MAX_CATEGORIES
 
     def category(self, total: int) -> Category:
         """Numbered by frequency, so that the first are those to be shown."""
-        ids = np.frombuffer(self.ids, np.uint8)
-        counts = np.bincount(ids, minlength=len(self.numbers))
+        of_row = np.frombuffer(bytes(self.of_row).ljust(total, NONE), np.uint8)
+        counts = np.bincount(of_row, minlength=256)[: len(self.numbers)]
         order = np.argsort(-counts, kind="stable")
-        renumbered = np.empty(len(order), np.uint8)
+        renumbered = np.full(256, MAX_CATEGORIES, np.uint8)
         renumbered[order] = np.arange(len(order))
         values = [value for _, value in self.numbers]
-        of_row = np.full(total, MAX_CATEGORIES, np.uint8)
-        of_row[np.frombuffer(self.rows, np.int64)] = renumbered[ids]
-        return Category([values[i] for i in order], of_row)
+        return Category([values[i] for i in order], renumbered[of_row])
 
 
 def build_catalog(index: Index) -> Catalog:

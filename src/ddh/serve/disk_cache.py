@@ -53,21 +53,16 @@ class DiskCache:
 
     def _evict(self, limit: float) -> int:
         """Delete the least recently used files beyond a limit; the bytes that are left."""
-        files = sorted(self._files())
+        files = []  # (time of last use, bytes, path)
+        for path in self.folder.glob("??/*"):
+            with suppress(OSError):
+                state = path.stat()
+                files.append((state.st_mtime, state.st_size, path))
         left = sum(size for _, size, _ in files)
-        for _, size, path in files:
+        for _, size, path in sorted(files):
             if left <= limit:
                 break
             with suppress(OSError):
                 path.unlink()
             left -= size
         return left
-
-    def _files(self) -> list[tuple[float, int, Path]]:
-        """(time of last use, bytes, path) of every file."""
-        found = []
-        for path in self.folder.glob("??/*"):
-            with suppress(OSError):
-                state = path.stat()
-                found.append((state.st_mtime, state.st_size, path))
-        return found

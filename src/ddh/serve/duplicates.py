@@ -41,17 +41,16 @@ class Duplicates:
 
     def page(self, groups: Sequence[list[str]]) -> list[dict[str, Any]]:
         """Groups as in the JSON response; rows deleted since are left out."""
-        pages = []
-        for copies in map(self._copies, groups):
-            if len(copies) > 1:
-                items = [self._member(copy) for copy in copies]
-                pages.append({"items": items, "keep": copies[0].row.key})
-        return pages
+        return [
+            {"items": [self._member(copy) for copy in copies], "keep": copies[0].row.key}
+            for copies in map(self._copies, groups)
+            if len(copies) > 1
+        ]
 
     def _copies(self, keys: list[str]) -> list[RankedPicture]:
         rows = self._index.get_many(keys)
-        files = [self._pictures.file(picture_name(row)) for row in rows]
-        return rank(rows, [measure(file) for file in files]) if rows else []
+        sizes = [measure(self._pictures.file(picture_name(row))) for row in rows]
+        return rank(rows, sizes) if rows else []
 
     def _member(self, copy: RankedPicture) -> dict[str, Any]:
         known = copy.size.bytes > 0
@@ -62,12 +61,8 @@ class Duplicates:
         """All groups as lines of a CSV table."""
         yield _line(COLUMNS)
         for number, keys in enumerate(groups, 1):
-            for place, copy in enumerate(self._copies(keys)):
-                width, height, size = copy.size
-                row = copy.row
-                yield _line(
-                    (number, row.key, row.path, width, height, size, copy.distance, place == 0)
-                )
+            for place, (row, size, distance) in enumerate(self._copies(keys)):
+                yield _line((number, row.key, row.path, *size, distance, place == 0))
 
 
 def _find(catalog: Catalog, radius: int, folder: str) -> list[NDArray[np.int64]]:

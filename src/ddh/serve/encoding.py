@@ -10,6 +10,7 @@ from PIL import Image
 
 from ddh._core.errors import DDHError
 from ddh.images import ImageSource, Limits, UnreadableImage, decode
+from ddh.serve.settings import Settings
 
 NAME = "the picture"  # file names of uploads are not repeated
 
@@ -39,9 +40,9 @@ class InMemoryImages(ImageSource):
 class Encoder:
     """A model that is loaded when the first picture arrives. For one thread."""
 
-    def __init__(self, folder: Path, model_id: str | None, device: str, limits: Limits) -> None:
-        self._folder, self._model_id, self._device = folder, model_id, device
-        self._limits = limits
+    def __init__(self, folder: Path, model_id: str | None, settings: Settings) -> None:
+        self._folder, self._model_id, self._device = folder, model_id, settings.device
+        self._limits = Limits(settings.megapixels, settings.body_bytes)
         self._model: Any = None
 
     def encode(self, files: Sequence[bytes]) -> list[Code | Exception]:

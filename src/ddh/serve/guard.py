@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import time
 from hmac import compare_digest
 
 from starlette.exceptions import HTTPException
@@ -9,6 +10,7 @@ from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ddh.serve.errors import error_response
+from ddh.serve.request_log import RequestLog
 from ddh.serve.settings import Settings
 
 Headers = dict[bytes, bytes]
@@ -52,10 +54,12 @@ class Sessions:
 
 
 class Guard:
-    """Refuses what may not pass, adds security headers, and answers for whatever raises."""
+    """Refuses what may not pass, adds headers, answers for whatever raises, and logs it all."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, sessions: Sessions) -> None:
-        self._app, self._settings, self._sessions = app, settings, sessions
+    def __init__(
+        self, app: ASGIApp, settings: Settings, sessions: Sessions, log: RequestLog
+    ) -> None:
+        self._app, self._settings, self._sessions, self._log = app, settings, sessions, log
         self._hosts = frozenset(host.lower().encode() for host in settings.hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -63,13 +67,15 @@ class Guard:
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return
-        started = False
+        started, status = time.perf_counter(), 0  # the status of no response yet
+        request_id = self._log.request_id(scope)
+        headers = [*SECURITY_HEADERS, (b"x-request-id", request_id.encode())]
 
         async def send_safely(message: Message) -> None:
-            nonlocal started
+            nonlocal status
             if message["type"] == "http.response.start":
-                started = True
-                message["headers"] = [*message.get("headers", ()), *SECURITY_HEADERS]
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), *headers]
             await send(message)
 
         try:
@@ -77,9 +83,11 @@ class Guard:
             body = LimitedBody(receive, self._settings.body_bytes, self._settings.body_seconds)
             await self._app(scope, body, send_safely)
         except Exception as error:
-            if started:
+            if status:
                 raise
             await error_response(error)(scope, receive, send_safely)
+        finally:
+            self._log.record(scope, request_id, status or 500, time.perf_counter() - started)
 
     def _check(self, scope: Scope) -> None:
         """Raise what forbids a request: its host, origin, credentials or declared length."""

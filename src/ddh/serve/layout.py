@@ -38,7 +38,9 @@ def layout(codes: Codes, progress: Progress = lambda done: None, seed: int = 0) 
     An exception of `progress` stops the work.
     """
     rng = np.random.default_rng(seed)
-    distinct, member = _distinct(codes)
+    whole = np.ascontiguousarray(codes).view(f"V{codes.shape[1]}").ravel()
+    values, member = np.unique(whole, return_inverse=True)
+    distinct = values.view(np.uint8).reshape(-1, codes.shape[1])
     if len(distinct) <= 2:
         few = np.array([(-0.5, 0), (0.5, 0)], np.float32)
         return _spread(few[member], member, rng)
@@ -50,13 +52,6 @@ def layout(codes: Codes, progress: Progress = lambda done: None, seed: int = 0) 
         points[placed] = _place(distinct[placed], distinct[laid], points[laid], rng)
     progress(1.0)
     return _spread(_framed(points)[member], member, rng)
-
-
-def _distinct(codes: Codes) -> tuple[Codes, NDArray[np.int64]]:
-    """The different codes, and for each row which of them it has."""
-    whole = np.ascontiguousarray(codes).view(f"V{codes.shape[1]}").ravel()
-    values, member = np.unique(whole, return_inverse=True)
-    return values.view(np.uint8).reshape(-1, codes.shape[1]), member.ravel()
 
 
 def principal_components(codes: Codes) -> Points:
@@ -103,7 +98,8 @@ def _optimise(codes: Codes, progress: Progress, rng: np.random.Generator) -> Poi
         progress(0.05 + 0.95 * epoch / EPOCHS)
         taken = rng.random(len(weight), np.float32) < weight
         i, j = first[taken], second[taken]
-        pull = _attraction(points[i] - points[j])
+        apart = points[i] - points[j]
+        pull = apart * (np.float32(-2) / (1 + _squared(apart)))  # gradient of log 1 / (1 + d^2)
         degree = np.bincount(i, minlength=n) + np.bincount(j, minlength=n)
         force = _summed(i, pull, n) - _summed(j, pull, n)
         others = rng.integers(n, size=(REPELLED, n), dtype=np.int32)
@@ -112,11 +108,6 @@ def _optimise(codes: Codes, progress: Progress, rng: np.random.Generator) -> Poi
         force *= STEP * (1 - epoch / EPOCHS) / np.maximum(degree, 1)[:, None].astype(np.float32)
         points += np.clip(force, -LONGEST_STEP, LONGEST_STEP)
     return points
-
-
-def _attraction(apart: Points) -> Points:
-    """-2 d / (1 + d^2): the gradient of log 1 / (1 + d^2)."""
-    return apart * (np.float32(-2) / (1 + _squared(apart)))
 
 
 def _repulsion(apart: Points) -> Points:

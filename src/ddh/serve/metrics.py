@@ -1,6 +1,7 @@
 """Prometheus metrics, in a registry per service."""
 
 from collections.abc import Callable
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import generate_latest
@@ -13,28 +14,24 @@ class Metrics:
     """Counters and histograms of one service."""
 
     def __init__(self) -> None:
-        self.registry = registry = CollectorRegistry()
-        self._requests = Counter(
-            "ddh_requests", "Requests by route and status.", ["route", "status"], registry=registry
+        self.registry = CollectorRegistry()
+        counter = partial(Counter, registry=self.registry)
+        histogram = partial(Histogram, registry=self.registry, buckets=LATENCIES)
+        self._requests = counter(
+            "ddh_requests", "Requests by route and status.", ["route", "status"]
         )
-        self._seconds = Histogram(
+        self._seconds = histogram(
             "ddh_request_seconds", "Time from the request's head to the answer's end, by route.",
-            ["route"], buckets=LATENCIES, registry=registry,
+            ["route"],
         )  # fmt: skip
-        self._batches = Histogram(
-            "ddh_search_batch", "Searches answered by one pass over the codes.",
-            buckets=BATCHES, registry=registry,
-        )  # fmt: skip
-        self._searching = Counter(
-            "ddh_search_seconds", "Time spent in passes over the codes.", registry=registry
+        self._batches = histogram(
+            "ddh_search_batch", "Searches answered by one pass over the codes.", buckets=BATCHES
         )
-        self._encoding = Histogram(
-            "ddh_encode_seconds", "Time of one batch of pictures through the network.",
-            buckets=LATENCIES, registry=registry,
-        )  # fmt: skip
-        self._encoded = Counter(
-            "ddh_encoded_pictures", "Pictures that went through the network.", registry=registry
+        self._searching = counter("ddh_search_seconds", "Time spent in passes over the codes.")
+        self._encoding = histogram(
+            "ddh_encode_seconds", "Time of one batch of pictures through the network."
         )
+        self._encoded = counter("ddh_encoded_pictures", "Pictures that went through the network.")
         self._by_route: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
 
     def track_rows(self, count: Callable[[], int]) -> None:

@@ -5,11 +5,10 @@ import json
 import logging
 import re
 import secrets
-import time
 from datetime import UTC, datetime
 from typing import Any
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Scope
 
 from ddh.serve.metrics import Metrics
 
@@ -20,52 +19,33 @@ GIVEN_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 
 class RequestLog:
-    """Middleware that gives every request an id and records how it ended."""
+    """Gives every request an id, and records how it ended."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self._app, self._metrics = app, metrics
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
         self._prefix, self._numbers = secrets.token_hex(4), itertools.count(1)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        started, status = time.perf_counter(), 500
-        request_id = self._request_id(scope)
-
-        async def send_with_id(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
-            await send(message)
-
-        try:
-            await self._app(scope, receive, send_with_id)
-        finally:
-            seconds = time.perf_counter() - started
-            self._metrics.answered(_route(scope), status, seconds)
-            if LOG.isEnabledFor(logging.INFO):
-                fields = {
-                    "id": request_id,
-                    "method": scope["method"],
-                    "path": scope["path"][:MAX_PATH],
-                    "status": status,
-                    "ms": round(1000 * seconds, 2),
-                    "client": (scope.get("client") or [None])[0],
-                }
-                LOG.info("request", extra={"fields": fields})
-
-    def _request_id(self, scope: Scope) -> str:
+    def request_id(self, scope: Scope) -> str:
+        """The id that a request brings along, or a new one."""
         given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
         if GIVEN_ID.fullmatch(given):
             return given.decode()
         return f"{self._prefix}-{next(self._numbers)}"
 
-
-def _route(scope: Scope) -> str:
-    """The pattern of the route, so that a million keys are one series in the metrics."""
-    return getattr(scope.get("route"), "path", None) or scope.get("ddh.route") or "other"
+    def record(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
+        """Record a response, by the pattern of its route: a million keys are one series."""
+        route = getattr(scope.get("route"), "path", None) or scope.get("ddh.route") or "other"
+        self._metrics.answered(route, status, seconds)
+        if LOG.isEnabledFor(logging.INFO):
+            fields = {
+                "id": request_id,
+                "method": scope["method"],
+                "path": scope["path"][:MAX_PATH],
+                "status": status,
+                "ms": round(1000 * seconds, 2),
+                "client": (scope.get("client") or [None])[0],
+            }
+            LOG.info("request", extra={"fields": fields})
 
 
 class JsonLines(logging.Formatter):

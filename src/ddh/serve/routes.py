@@ -27,7 +27,7 @@ from ddh.serve.items import picture_name
 from ddh.serve.maps import Map
 from ddh.serve.search import SearchParams, SearchRequest
 from ddh.serve.service import Service
-from ddh.serve.thumbnails import LARGE, Thumbnail
+from ddh.serve.thumbnails import LARGE, cached_jpeg, thumbnail_tag
 from ddh.serve.writing import NewPicture, NewRow
 
 PAGE = Path(__file__).parent / "page"
@@ -183,21 +183,21 @@ async def picture(service: ServiceOf, key: str, if_none_match: IfNoneMatch = "")
 
 
 async def _picture(service: Service, key: str, side: int, known: str) -> Response:
-    wanted = await service.in_thread("pictures", partial(_thumbnail, service, key, side))
-    headers = {"ETag": f'"{wanted.tag}"', "Cache-Control": "private, max-age=3600"}
+    tag, file = await service.in_thread("pictures", partial(_picture_file, service, key, side))
+    headers = {"ETag": f'"{tag}"', "Cache-Control": "private, max-age=3600"}
     if headers["ETag"] in known:
         return Response(status_code=304, headers=headers)
-    jpeg = await service.in_thread("pictures", partial(service.thumbnails.jpeg, wanted))
-    return Jpeg(jpeg, headers=headers)
+    make = partial(cached_jpeg, service.thumbnails, tag, file, side)
+    return Jpeg(await service.in_thread("pictures", make), headers=headers)
 
 
-def _thumbnail(service: Service, key: str, side: int) -> Thumbnail:
+def _picture_file(service: Service, key: str, side: int) -> tuple[str, Path]:
     row = service.index.get(check_text(key, "a key"))
     if row is None:
         raise no_such_key(key)
     with suppress(OSError):
         if file := service.pictures.file(picture_name(row)):
-            return Thumbnail.of(file, side)
+            return thumbnail_tag(file, side), file
     raise HTTPException(404, "the picture of this row is not in the collection's folder")
 
 

@@ -51,15 +51,13 @@ class Query:
 
     code: Code | None
     key: str | None
-    k: int
-    offset: int
-    radius: int | None
+    params: SearchParams
     filters: Filters
 
     @property
-    def depth(self) -> int:
-        """Nearest rows to fetch: up to the end of the page, and one to know if there are more."""
-        return self.offset + self.k + 1
+    def end(self) -> int:
+        """The end of the page; one more row is fetched to know if there are more."""
+        return self.params.offset + self.params.k
 
 
 class Searcher:
@@ -89,7 +87,7 @@ class Searcher:
         folder = params.folder or None
         make_filter(params.where, folder)  # refuses what no engine can compare
         where = json.dumps(params.where, sort_keys=True) if params.where else ""
-        return Query(code, key, params.k, params.offset, params.radius, (where, folder))
+        return Query(code, key, params, (where, folder))
 
     def answer(self, queries: Sequence[Query]) -> list[bytes | Exception]:
         """The response body of each query, or its error; runs in a worker thread."""
@@ -108,31 +106,29 @@ class Searcher:
             if query.code is None:
                 answers[position] = no_such_key(query.key or "")
             else:
-                groups[query.depth, query.filters].append(position)
+                groups[query.end + 1, query.filters].append(position)
         for (depth, filters), positions in groups.items():
             found = _nearest(index, [queries[i].code for i in positions], depth, filters)
             seconds = round(time.perf_counter() - started, 6)
             for position, hits in zip(positions, found, strict=True):
-                answers[position] = (
-                    hits
-                    if isinstance(hits, Exception)
-                    else self._body(queries[position], hits, seconds)
-                )
+                answers[position] = self._body(queries[position], hits, seconds)
         return answers
 
-    def _body(self, query: Query, hits: list[Hit], seconds: float) -> bytes:
+    def _body(self, query: Query, hits: list[Hit] | DDHError, seconds: float) -> bytes | DDHError:
         """One page of results as JSON."""
-        if query.radius is not None:
-            hits = [hit for hit in hits if hit.distance <= query.radius]
-        end = query.offset + query.k
+        if isinstance(hits, DDHError):
+            return hits
+        offset, radius = query.params.offset, query.params.radius
+        if radius is not None:
+            hits = [hit for hit in hits if hit.distance <= radius]
         assert query.code is not None
         document = {
             "query": {"code": query.code.tobytes().hex(), "bits": self._bits, "key": query.key},
             "results": [
                 {**self._pictures.item(hit), "distance": hit.distance}
-                for hit in hits[query.offset : end]
+                for hit in hits[offset : query.end]
             ],
-            "more": len(hits) > end and end < self._settings.max_depth,
+            "more": len(hits) > query.end and query.end < self._settings.max_depth,
             "seconds": seconds,
         }
         return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()

@@ -11,7 +11,6 @@ from starlette.exceptions import HTTPException
 
 import ddh.index
 from ddh._core.errors import InputError
-from ddh.images import Limits
 from ddh.index.collection import Collection
 from ddh.index.location import split_name
 from ddh.serve.batching import Batcher
@@ -22,9 +21,8 @@ from ddh.serve.encoding import Code, Encoder, encodes_pictures
 from ddh.serve.items import Pictures
 from ddh.serve.maps import Maps
 from ddh.serve.metrics import Metrics
-from ddh.serve.search import Query, Searcher
+from ddh.serve.search import Query, Searcher, SearchParams
 from ddh.serve.settings import Settings
-from ddh.serve.thumbnails import Thumbnails
 from ddh.serve.writing import Rows
 
 SEARCH_THREADS = 2  # while one waits for rows, the other compares codes
@@ -67,11 +65,10 @@ class Service:
             for name, size in THREADS.items()
         }
         cache = settings.cache_folder()
-        self.thumbnails = Thumbnails(DiskCache(cache / "thumbnails", settings.cache_bytes))
+        self.thumbnails = DiskCache(cache / "thumbnails", settings.cache_bytes)
         self.maps = Maps(DiskCache(cache / "maps", MAP_CACHE_BYTES), self._threads["map"])
         self.catalogs = CatalogCache(self.index)
         self.duplicates = Duplicates(self.index, self.pictures)
-        upload_limits = Limits(settings.megapixels, settings.body_bytes)
         self.rows = Rows(writer, self.pictures, self.catalogs.invalidate)
         self.searcher = Searcher(searching, self.pictures, settings)
         self._searches: Batcher[Query, bytes] = Batcher(
@@ -82,7 +79,7 @@ class Service:
             workers=SEARCH_THREADS,
             on_batch=self.metrics.searched,
         )
-        encoder = self._encoder(settings.model or collection.model, upload_limits)
+        encoder = self._encoder(settings.model or collection.model)
         self.encodings: Batcher[bytes, Code] | None = None
         if encoder is not None:
             self.encodings = Batcher(
@@ -94,12 +91,10 @@ class Service:
             )
         self.metrics.track_rows(lambda: len(self.index))
 
-    def _encoder(self, folder: Path | None, limits: Limits) -> Encoder | None:
-        model_id, device = self.index.model_id, self.settings.device
-        if folder is None:
-            return None
-        if encodes_pictures(folder, model_id):
-            return Encoder(folder, model_id, device, limits)
+    def _encoder(self, folder: Path | None) -> Encoder | None:
+        model_id = self.index.model_id
+        if folder is not None and encodes_pictures(folder, model_id):
+            return Encoder(folder, model_id, self.settings)
         if self.settings.model is None:
             return None
         raise InputError(
@@ -114,7 +109,8 @@ class Service:
     async def check(self) -> None:
         """Run a small search; raises what keeps the service from answering."""
         code = np.zeros(self.index.code_bytes, np.uint8)
-        await self.search(Query(code, None, k=1, offset=0, radius=None, filters=("", None)))
+        params = SearchParams.model_validate({"k": 1})
+        await self.search(Query(code, None, params, ("", None)))
 
     async def encode(self, image: bytes) -> Code:
         """The code of an image file."""

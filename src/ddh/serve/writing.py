@@ -84,17 +84,18 @@ class Rows:
         key = check_text(fields.key or name, "a key")
         if key in self._index:
             raise _key_exists(key)
+        file = root / name
         try:
-            is_new = self._store(root, name, content)
+            is_new = self._store(file, content)
         except OSError as error:
             raise DDHError(f"the picture cannot be stored: {error}") from error
         try:
-            state = (root / name).stat()
+            state = file.stat()
             stamp = FileStamp(state.st_mtime_ns, state.st_size, digest)
             return self.add(Row(key, code, name, stamp, fields.metadata or {}))
         except BaseException:
             if is_new:
-                (root / name).unlink(missing_ok=True)
+                file.unlink(missing_ok=True)
             raise
 
     def upload_root(self) -> Path:
@@ -105,13 +106,11 @@ class Rows:
             )
         return self._pictures.root
 
-    def _store(self, root: Path, name: str, content: bytes) -> bool:
+    def _store(self, file: Path, content: bytes) -> bool:
         """Write a file atomically unless it is there; a folder that is a link is refused."""
-        folder = root / UPLOADS
-        folder.mkdir(exist_ok=True)
-        if folder.resolve() != folder:
+        file.parent.mkdir(exist_ok=True)
+        if file.parent.resolve() != file.parent:
             raise HTTPException(403, f"{UPLOADS} in the collection is a link: nothing is stored")
-        file = root / name
         if file.is_file() and not file.is_symlink():
             return False
         write_atomic(file, content)

@@ -8,10 +8,8 @@ const PAUSE = 120; // ms that the slider must rest
 export function readFilters(parameters) {
   let where = null;
   try {
-    where = parameters.where ? JSON.parse(parameters.where) : null;
-  } catch {
-    where = null; // a mangled link: search without the filter
-  }
+    where = JSON.parse(parameters.where || "null");
+  } catch { /* a mangled link: search without the filter */ }
   const radius = Number.parseInt(parameters.radius ?? "", 10);
   return { radius: radius > 0 ? radius : null, folder: parameters.folder ?? null, where };
 }

@@ -50,11 +50,13 @@ export class PictureGrid {
       callbacks.page(answer, first);
     }, (error) => this.failed(error));
     this.list.addEventListener("keydown", (event) => this.walk(event));
-    for (const type of ["focusin", "pointerover"]) this.list.addEventListener(type, (event) => this.mark(event));
+    for (const type of ["focusin", "pointerover"]) {
+      this.list.addEventListener(type, (event) => { if (this.indexOf(event) >= 0) callbacks.mark(this.items[this.indexOf(event)]); });
+    }
     for (const type of ["focusout", "pointerleave"]) this.list.addEventListener(type, () => callbacks.mark(null));
   }
 
-  /** Fill from a source, or from what kept() gave. @param {Source<ResultPage>} source @param {number} bits @param {ListPage<Item> | null} kept */
+  /** Fill from a source, or from the pictures that were shown before. @param {Source<ResultPage>} source @param {number} bits @param {ListPage<Item> | null} kept */
   start(source, bits, kept) {
     this.pager.start(source, kept ? kept.next : 0);
     this.bits = bits;
@@ -66,11 +68,6 @@ export class PictureGrid {
       this.wait();
       this.pager.more();
     }
-  }
-
-  /** What start() needs to show the same pictures again. */
-  kept() {
-    return { items: this.items, next: this.pager.next };
   }
 
   /** Without a first page the owner reports why; without a later one what is there stays. @param {Error} error */
@@ -119,20 +116,12 @@ export class PictureGrid {
     return element ? Number(element.dataset.index) : -1;
   }
 
-  mark(event) {
-    const index = this.indexOf(event);
-    if (index >= 0) this.callbacks.mark(this.items[index]);
-  }
-
   /** One card is the stop of the Tab key; the arrows move it. @param {Element} element */
   makeCurrent(element) {
-    this.setTabIndex(this.current, "-1");
-    this.setTabIndex(element, "0");
+    const stops = (parent) => parent?.querySelectorAll(".card-link, .about") ?? [];
+    for (const stop of stops(this.current)) stop.setAttribute("tabindex", "-1");
+    for (const stop of stops(element)) stop.setAttribute("tabindex", "0");
     this.current = element;
-  }
-
-  setTabIndex(element, tabindex) {
-    element?.querySelectorAll(".card-link, .about").forEach((stop) => stop.setAttribute("tabindex", tabindex));
   }
 
   focus(index = 0) {

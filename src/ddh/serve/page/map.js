@@ -51,7 +51,7 @@ export class MapView {
     const buttons = h("div", { class: "map-buttons" },
       iconButton("plus", "Zoom in", () => this.scatter.glideZoom(1.8)),
       iconButton("minus", "Zoom out", () => this.scatter.glideZoom(1 / 1.8)),
-      iconButton("reset", "Show all", () => this.scatter.reset()));
+      iconButton("reset", "Show all", () => this.scatter.glide(...this.scatter.home())));
     this.element = h("div", { class: "view map waiting" }, this.canvas, this.cross, this.notices, this.tools, buttons, this.tip, this.announced);
     this.choice.addEventListener("change", () =>
       go("map", this.choice.value === "" ? { bit: this.bit.value } : { colour: this.choice.value }, { replace: true }));
@@ -128,20 +128,16 @@ export class MapView {
     this.choice.value = name;
     this.bit.element.hidden = byName;
     this.highlighted = null;
-    this.colouring = byName ? await this.byCategory(name) : await this.byBit(Number.parseInt(bit ?? "", 10) || 0);
+    if (byName && !this.colourings.has(name)) this.colourings.set(name, await this.byCategory(name));
+    this.colouring = this.colourings.get(name) ?? await this.byBit(Number.parseInt(bit ?? "", 10) || 0);
     this.drawLegend();
     this.paint();
   }
 
+  /** @param {string} name @returns {Promise<Colouring>} */
   async byCategory(name) {
-    let colouring = this.colourings.get(name);
-    if (!colouring) {
-      const { categories, values } = await fetchJson(`map/colours?by=${encodeURIComponent(name)}`);
-      const of = Uint8Array.from(atob(values), (character) => character.charCodeAt(0));
-      colouring = inOrder(categories, of, this.scatter.xy);
-      this.colourings.set(name, colouring);
-    }
-    return colouring;
+    const { categories, values } = await fetchJson(`map/colours?by=${encodeURIComponent(name)}`);
+    return inOrder(categories, Uint8Array.from(atob(values), (character) => character.charCodeAt(0)), this.scatter.xy);
   }
 
   /** @param {number} bit @returns {Promise<Colouring>} */
@@ -234,10 +230,8 @@ export class MapView {
     this.selected = i;
     this.scatter.requestDraw();
     this.canvas.classList.toggle("pointing", i >= 0);
-    if (i < 0) {
-      this.tip.hidden = true;
-      return;
-    }
+    this.tip.hidden ||= i < 0;
+    if (i < 0) return;
     const key = await this.keyOf(i).catch(() => null);
     if (this.selected !== i || key === null) return;
     const item = { key, code: this.codeOf(i), picture: this.app.health.pictures };

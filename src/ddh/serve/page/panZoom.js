@@ -34,9 +34,11 @@ export function listenForPanZoom(canvas, scatter, callbacks) {
       return;
     }
     const other = [...pointers].find(([id]) => id !== event.pointerId)?.[1];
-    if (other) {
+    if (other) { // two fingers: what lay between them stays between them
       pinched = true;
-      pinch(scatter, before, now, other);
+      const distance = (from) => Math.max(1, Math.hypot(from.x - other.x, from.y - other.y));
+      scatter.zoomAt((now.x + other.x) / 2, (now.y + other.y) / 2, distance(now) / distance(before));
+      scatter.pan((now.x - before.x) / 2, (now.y - before.y) / 2);
     } else {
       moved += Math.hypot(now.x - before.x, now.y - before.y);
       if (moved > CLICK) { callbacks.out(); scatter.pan(now.x - before.x, now.y - before.y); }
@@ -81,11 +83,4 @@ export function listenForPanZoom(canvas, scatter, callbacks) {
     }
   });
   canvas.addEventListener("blur", () => callbacks.out());
-}
-
-/** Two fingers: what lay between them stays between them. @param {Scatter} scatter @param {Point} before @param {Point} now @param {Point} other */
-function pinch(scatter, before, now, other) {
-  const distance = (a) => Math.max(1, Math.hypot(a.x - other.x, a.y - other.y));
-  scatter.zoomAt((now.x + other.x) / 2, (now.y + other.y) / 2, distance(now) / distance(before));
-  scatter.pan((now.x - before.x) / 2, (now.y - before.y) / 2);
 }

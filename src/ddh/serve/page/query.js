@@ -50,7 +50,7 @@ export class QueryPanel {
         h("p", { class: "query-name", title: name }, name),
         iconButton("close", "Leave this query", this.onClear)),
       code ? h("figure", { class: "query-code" }, this.grid.element, this.hint) : null),
-    takesPictures ? h("div", { class: "again" }, pickButton("Another picture", this.onFile)) : "");
+    takesPictures ? h("div", { class: "again" }, pickButton("Another picture", this.onFile, null)) : "");
     this.mark(null);
   }
 

@@ -73,12 +73,11 @@ export class Scatter {
   }
 
   resize() {
-    const ratio = Math.min(2, window.devicePixelRatio || 1);
     const { clientWidth, clientHeight } = this.canvas;
     if (!clientWidth || !clientHeight) return;
-    this.ratio = ratio;
-    this.canvas.width = Math.round(clientWidth * ratio);
-    this.canvas.height = Math.round(clientHeight * ratio);
+    this.ratio = Math.min(2, window.devicePixelRatio || 1);
+    this.canvas.width = Math.round(clientWidth * this.ratio);
+    this.canvas.height = Math.round(clientHeight * this.ratio);
     this.stride = this.canvas.width + 2 * MARGIN;
     this.image = new ImageData(this.stride, this.canvas.height + 2 * MARGIN);
     this.pixels = new Uint32Array(this.image.data.buffer);
@@ -124,11 +123,9 @@ export class Scatter {
 
   /** Compute where each point lies in the image. */
   project() {
-    const { xy, offsets, stride } = this;
+    const { xy, offsets, stride, centre, canvas: { width, height } } = this;
     const scale = this.scale();
-    const left = this.canvas.width / 2 - this.centre.x * scale;
-    const top = this.canvas.height / 2 - this.centre.y * scale;
-    const { width, height } = this.canvas;
+    const left = width / 2 - centre.x * scale, top = height / 2 - centre.y * scale;
     for (let i = 0; i < offsets.length; i += 1) {
       const x = Math.round(xy[2 * i] * scale + left), y = Math.round(xy[2 * i + 1] * scale + top);
       const visible = x >= 0 && y >= 0 && x < width && y < height;
@@ -218,10 +215,6 @@ export class Scatter {
     this.centre = { x: near(x, bounds.x, bounds.width), y: near(y, bounds.y, bounds.height) };
     this.zoom = zoom;
     this.requestDraw();
-  }
-
-  reset() {
-    this.glide(...this.home());
   }
 
   /** Move the camera smoothly, or at once for those who want no motion. @param {number} x @param {number} y @param {number} zoom */

@@ -95,7 +95,7 @@ export class SearchView {
     const changedQuery = this.parameters.key !== parameters.key || this.parameters.code !== parameters.code;
     this.parameters = parameters;
     this.address = route("search", parameters);
-    const { rows, bits, images } = this.app.health;
+    const { rows, bits } = this.app.health;
     this.notices.replaceChildren();
     this.element.classList.toggle("empty", rows === 0);
     if (rows === 0) {
@@ -105,7 +105,7 @@ export class SearchView {
     if (changedQuery) window.scrollTo(0, 0);
     this.showFilters();
     this.setTitle(this.titleText());
-    if (!this.hasQuery()) this.showIdle(images);
+    if (!this.hasQuery()) this.showIdle();
     const kept = this.lists.get(this.address);
     const list = kept && Date.now() - kept.at < FRESH ? kept.list : null;
     this.grid.start(this.source(), bits, list);
@@ -125,7 +125,7 @@ export class SearchView {
     this.grid.pager.stop();
     this.uploading?.abort();
     const { answer, grid } = this;
-    if (answer) keep(this.lists, this.address, { list: grid.kept(), answer, scroll: window.scrollY, at: Date.now() });
+    if (answer) keep(this.lists, this.address, { list: { items: grid.items, next: grid.pager.next }, answer, scroll: window.scrollY, at: Date.now() });
     this.answer = null;
   }
 
@@ -148,13 +148,9 @@ export class SearchView {
       if (answer.query) this.showQuery(answer.query, answer.items);
       const advice = readFilters(this.parameters).radius ? "Widen the radius, or take a filter away." : "No picture fits these filters.";
       if (answer.items.length === 0) this.notices.replaceChildren(notice("Nothing found", h("p", {}, advice)));
-      else if (!answer.items.some((item) => item.picture)) this.showPictureNote();
+      else if (!answer.items.some((item) => item.picture)) this.notices.replaceChildren(withoutPictures());
     }
-    this.summarise(/** @type {ResultPage} */ (this.answer));
-  }
-
-  /** @param {ResultPage} answer */
-  summarise({ query, rows, seconds }) {
+    const { query, rows, seconds } = /** @type {ResultPage} */ (this.answer);
     const { folder, where } = readFilters(this.parameters);
     const all = !query && !folder && !where; // otherwise only what is shown has been counted
     const pictures = all ? (rows ?? 0) : this.grid.items.length;
@@ -178,9 +174,9 @@ export class SearchView {
     this.query.show({ name: key ?? upload?.name ?? "A code", image, code: query.code, bits: health.bits, takesPictures: health.images });
   }
 
-  showIdle(takesPictures = this.app.health.images) {
+  showIdle() {
     this.shownQuery = "";
-    this.query.idle(takesPictures);
+    this.query.idle(this.app.health.images);
   }
 
   titleText() {
@@ -269,13 +265,6 @@ export class SearchView {
     this.notices.replaceChildren(failure(text, h("p", {}, h("a", { href: "#/search" }, "Back to the collection"))));
   }
 
-  /** Without the folder of the pictures, codes stand in for them: explain how to bring them back. */
-  showPictureNote() {
-    this.notices.replaceChildren(h("div", { class: "note" },
-      h("p", {}, "The pictures themselves are not at hand, so their codes are drawn in their place. Name the folder they lie in:"),
-      commands("ddh serve INDEX --root FOLDER")));
-  }
-
   showEmpty() {
     this.setTitle("Nothing here yet");
     this.showIdle();
@@ -292,6 +281,11 @@ export class SearchView {
 
 /** @type {(upload: Upload) => HTMLElement} */
 const preview = ({ url, name }) => h("img", { src: url, alt: `Your picture ${name}`, class: "loaded" });
+
+/** Without the folder of the pictures, codes stand in for them: explain how to bring them back. */
+const withoutPictures = () => h("div", { class: "note" },
+  h("p", {}, "The pictures themselves are not at hand, so their codes are drawn in their place. Name the folder they lie in:"),
+  commands("ddh serve INDEX --root FOLDER"));
 
 /** A page of search results as a page of the grid. @param {SearchAnswer} answer @param {number} offset @returns {ResultPage} */
 function resultPage({ query, results, more, seconds }, offset) {

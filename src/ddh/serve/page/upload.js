@@ -38,12 +38,12 @@ export function listenForUploads(onFile, onText) {
   });
 }
 
-/** A button that opens the file picker. @param {string} label @param {(file: File) => void} onFile */
-export function pickButton(label, onFile) {
+/** A button that opens the file picker. @param {string} label @param {(file: File) => void} onFile @param {string | null} style */
+export function pickButton(label, onFile, style = "primary") {
   const input = h("input", { type: "file", accept: "image/*", class: "unseen", tabindex: "-1", "aria-label": label });
   input.addEventListener("change", () => {
     if (input.files?.length) onFile(input.files[0]);
     input.value = "";
   });
-  return h("span", { class: "pick" }, input, button([icon("picture"), label], () => input.click(), { class: "primary" }));
+  return h("span", { class: "pick" }, input, button([icon("picture"), label], () => input.click(), { class: style }));
 }
