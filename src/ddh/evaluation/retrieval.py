@@ -112,8 +112,21 @@ class Retrieval:
     ) -> Score:
         """mAP of the k nearest (None: of the whole ranking).
 
-        ties="expected" is the mean over all orders inside equal distances, in closed form.
-        ties="legacy" ranks them by the database order that `seed` draws, as published figures do.
+        Parameters
+        ----------
+        k : int or None
+            Length of the rankings.
+        ties : {"expected", "legacy"}
+            "expected" is the mean over all orders inside equal distances, in closed form. "legacy"
+            ranks them by the database order that `seed` draws, as published figures do.
+        denominator : {"relevant in top k", "min(R, k)", "R"}
+            What the sum of precisions is divided by; R is the number of relevant items.
+        seed : int
+            Of the order for "legacy".
+
+        Returns
+        -------
+        Score
         """
         name = check_denominator(denominator)
         _check_rank(k)

@@ -76,6 +76,13 @@ def check_features(X: ArrayLike, *, least_rows: int = 1, half: bool = False) -> 
 class Hasher(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """Base class of all hashing methods, a scikit-learn transformer.
 
+    Parameters
+    ----------
+    bits : int
+        Length of the codes.
+    random_state : int or None
+        Seed of all random choices; None draws one.
+
     Attributes
     ----------
     title, kind, labels, paper, year

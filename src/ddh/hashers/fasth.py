@@ -24,11 +24,22 @@ class FastH(Hasher):
 
     Bit r minimises sum_ij a_ij z_i z_j with a_ij from the `loss` of the bits before (Sec. 3.1).
     Blocks of rows that all share a label have a_ij <= 0 inside, so each is solved exactly, given
-    the others, by a minimum cut (Sec. 3.2). Then `trees` boosted trees of `depth` learn z, with
-    `split_features` random features tried per split (the square root of all unless set), and their
-    predictions replace z for the bits to come. `labelled` random rows are learnt from;
-    rows of class -1 are not drawn. More bits than dimensions are fine. Memory: a few
-    labelled x labelled arrays.
+    the others, by a minimum cut (Sec. 3.2). Then boosted trees learn z, and their
+    predictions replace z for the bits to come. Rows of class -1 are not drawn. More bits than
+    dimensions are fine. Memory: a few labelled x labelled arrays.
+
+    Parameters
+    ----------
+    loss : {"hinge", "ksh"}
+        Loss of a pair's Hamming distance.
+    trees, depth : int
+        Number of boosted trees per bit, and their depth.
+    split_features : int, optional
+        Random features tried per split; by default the square root of their number.
+    labelled : int
+        Rows to learn from, drawn at random.
+    block_rows : int
+        Largest number of rows per graph cut.
     """
 
     title = "Fast supervised hashing with decision trees"

@@ -17,11 +17,17 @@ TOLERANCE = 1e-8
 class IsoHash(LinearHasher):
     """Principal components, turned so that all of them have the same variance.
 
-    `solver="lp"` is the paper's lift and projection (Alg. 1): matrices with the wanted diagonal
-    and matrices with the eigenvalues of the data are visited in turns. `solver="givens"` sets one
-    variance after the other to the mean, exactly, by at most bits - 1 plane rotations; it also
-    finishes what lift and projection leave after `iterations`. Needs as many dimensions as bits.
-    Memory: one d x d array.
+    Needs as many dimensions as bits. Memory: one d x d array.
+
+    Parameters
+    ----------
+    solver : {"lp", "givens"}
+        "lp" is the paper's lift and projection (Alg. 1): matrices with the wanted diagonal and
+        matrices with the eigenvalues of the data are visited in turns. "givens" sets one variance
+        after the other to the mean, exactly, by at most bits - 1 plane rotations; it also
+        finishes what "lp" leaves.
+    iterations : int
+        Largest number of turns of "lp".
     """
 
     title = "Isotropic hashing"

@@ -16,8 +16,13 @@ class ITQ(LinearHasher):
     """Principal components, turned so that they lie close to the corners of the cube.
 
     Minimises ||B - V R||^2 (Eq. 2) over codes B and rotations R in turns; `losses_` holds its
-    value after each of the `iterations`, which never rises. Needs as many dimensions as bits.
+    value after each iteration, which never rises. Needs as many dimensions as bits.
     Memory: one d x d and a few n x bits arrays.
+
+    Parameters
+    ----------
+    iterations : int
+        Updates of codes and rotation.
     """
 
     title = "PCA with iterative quantisation"

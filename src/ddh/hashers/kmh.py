@@ -21,12 +21,22 @@ MAJORISATION_STEPS = 5
 class KMH(Hasher):
     """K-means whose codewords are numbered so that their Hamming distances follow their own.
 
-    The space is cut into subspaces of `subspace_bits` bits with 2^b codewords each, which minimise
+    The space is cut into subspaces of b bits with 2^b codewords each, which minimise
     E_quan + `affinity` E_aff (Sec. 3.2): the squared error of the codewords, and the weighted
-    differences between codeword distances and s sqrt(Hamming distance of their numbers). The
-    last subspace is smaller where `bits` is not a multiple. Needs as many dimensions as bits. At
-    most `samples` rows are learnt from. `losses_` (subspace, iteration) holds the objective.
+    differences between codeword distances and s sqrt(Hamming distance of their numbers).
+    `losses_` (subspace, iteration) holds the objective. Needs as many dimensions as bits.
     Memory: d x d, and n x d / subspaces.
+
+    Parameters
+    ----------
+    subspace_bits : int
+        Bits b per subspace; the last one has fewer where `bits` is not a multiple.
+    affinity : float
+        Weight of E_aff beside the quantisation error.
+    iterations : int
+        Alternations of assigning rows to codewords and moving the codewords.
+    samples : int
+        Largest number of rows to learn from.
     """
 
     title = "K-means hashing"

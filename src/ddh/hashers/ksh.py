@@ -30,6 +30,15 @@ class KSH(Hasher):
     ascent on the smooth phi(G a)^T R phi(G a), phi(z) = 2 / (1 + e^-z) - 1 (Alg. 1). Of the two
     the better is kept. Rows of class -1 are not drawn. More bits than dimensions are fine.
     Memory: labelled x anchors.
+
+    Parameters
+    ----------
+    anchors : int
+        Random rows that the kernels compare with.
+    labelled : int
+        Rows whose pairs are learned from, drawn at random.
+    iterations : int
+        Largest number of ascent steps per bit.
     """
 
     title = "Supervised hashing with kernels"

@@ -23,11 +23,21 @@ class LFH(LinearHasher):
     """Latent factors U whose products say how likely two rows share a label.
 
     Maximises sum_ij [s_ij T_ij - log(1 + e^T_ij)] - ||U||^2 / (2 `beta`), T = U U^T / 2 (Eq. 3),
-    by steps on a quadratic lower bound, over random columns j a time: `columns` of them or,
-    unless set, as many as bits but 64 or more (Sec. 3.3). The codes sgn(U) are then predicted by
-    ridge regression with penalty `ridge` (Sec. 3.4), which is what encodes, training rows
+    by steps on a quadratic lower bound, over random columns j at a time (Sec. 3.3). The codes
+    sgn(U) are then predicted by ridge regression (Sec. 3.4), which is what encodes, training rows
     included. Rows of class -1 are left out. More bits than dimensions are fine. Memory: d x d,
     and n x bits a few times.
+
+    Parameters
+    ----------
+    beta : float
+        Variance of the prior of the factors.
+    ridge : float
+        Penalty of the regression.
+    iterations : int
+        Updates of all factors.
+    columns : int, optional
+        Columns per update; by default as many as bits, at least 64.
     """
 
     title = "Latent factor hashing"

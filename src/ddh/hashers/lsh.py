@@ -14,9 +14,14 @@ from ddh.hashers.linear_algebra import column_means
 class LSH(LinearHasher):
     """Signs of random projections; two vectors at angle t agree in a bit with 1 - t / pi.
 
-    Features are centred first, or most of them would fall on one side of every plane. With
-    `orthogonal`, the planes of each block of `dimensions` bits are orthogonal to each other,
-    which lowers the variance and keeps the law. More bits than dimensions are fine.
+    Features are centred first, or most of them would fall on one side of every plane. More bits
+    than dimensions are fine.
+
+    Parameters
+    ----------
+    orthogonal : bool
+        Make the planes of each block of `dimensions` bits orthogonal to each other, which lowers
+        the variance and keeps the law.
     """
 
     title = "Locality-sensitive hashing"

@@ -23,11 +23,23 @@ class SDH(Hasher):
 
     Minimises ||Y - B W||^2 + `class_ridge` ||W||^2 + `nu` ||B - Phi P||^2 (Eq. 5) in turns over the
     classifier W, the codes B (one bit of all rows at a time, exactly: Eq. 12) and the hash
-    functions P on Gaussian kernels Phi with `anchors` random rows. Encoding is sgn(Phi P) for all
-    rows, training rows included. The kernel is exp(-||x - a||^2 / (2 width)); `width=None` takes
-    half the mean squared distance, close to the authors' 0.4^2 for features of length 1. Rows
-    may have several labels; those of class -1 are left out. More bits than dimensions are fine.
-    Memory: n x anchors in float32.
+    functions P on Gaussian kernels Phi. Encoding is sgn(Phi P) for all rows, training rows
+    included. Rows may have several labels; those of class -1 are left out. More bits than
+    dimensions are fine. Memory: n x anchors in float32.
+
+    Parameters
+    ----------
+    anchors : int
+        Random rows that the kernels compare with.
+    width : float, optional
+        Of the kernel exp(-||x - a||^2 / (2 width)); by default half the mean squared distance,
+        close to the authors' 0.4^2 for features of length 1.
+    nu : float
+        Weight of the agreement of codes and hash functions.
+    class_ridge, hash_ridge : float
+        Penalties of the classifier and of the hash functions.
+    iterations : int
+        Turns over classifier, codes and hash functions.
     """
 
     title = "Supervised discrete hashing"

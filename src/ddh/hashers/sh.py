@@ -18,8 +18,13 @@ class SH(Hasher):
     On a box with sides R_i along the principal components, the one-dimensional eigenfunctions
     are sin(pi/2 + m pi (z_i - a_i) / R_i) with eigenvalues that grow as (m pi / R_i)^2; the
     `bits` smallest give the bits (long sides get several, so bits may exceed the dimensions).
-    The box runs from the smallest to the largest value; `percentile=5` cuts outliers off, which
-    would stretch it, as the 5th and 95th percentile. Memory: d x d and n x min(bits, d).
+    Memory: d x d and n x min(bits, d).
+
+    Parameters
+    ----------
+    percentile : float
+        The box runs from this percentile of each component to 100 minus it: 0 takes all values,
+        5 cuts off outliers, which would stretch it.
     """
 
     title = "Spectral hashing"

@@ -23,9 +23,14 @@ class SphH(Hasher):
 
     Each sphere holds half of the points and each two of them share a quarter, which balances the
     bits and makes them independent (Sec. 3.3). Spheres that share too much push each other away,
-    those that share too little attract. `balanced_` tells whether the paper's tolerances were met
-    within `iterations`. Codes work with the Hamming distance; `spherical_distance` is the paper's
-    own. More bits than dimensions are fine. Memory: a few n x bits arrays.
+    those that share too little attract. `balanced_` tells whether the paper's tolerances were met.
+    Codes work with the Hamming distance; `spherical_distance` is the paper's own. More bits than
+    dimensions are fine. Memory: a few n x bits arrays.
+
+    Parameters
+    ----------
+    iterations : int
+        Largest number of moves of all spheres; they stop once the tolerances are met.
     """
 
     title = "Spherical hashing"

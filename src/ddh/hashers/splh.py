@@ -33,13 +33,21 @@ class SPLH(LinearHasher):
     With labels (Alg. 1): bit k is the top eigenvector of X_l^T S_k X_l / l^2 + `eta` C_k. Then the
     pairs whose product of projections contradicts S gain weight, by `step` times that product,
     and the direction is removed from the covariance C_k of the data; the pairs keep their whole
-    rows, as in the authors' release. Rows of class -1 have no label and count in C_k only; at most
-    `labelled` rows with labels are used, drawn at random.
+    rows, as in the authors' release. Rows of class -1 have no label and count in C_k only.
 
     Without labels (Sec. 3.4, USPLH): the pairs come from the bit before. Points close to its
     threshold on either side belong together, points close to it and far from it on one side do
     not. Thresholds are medians. More bits than dimensions are fine. Memory: d x d, labelled x
     labelled.
+
+    Parameters
+    ----------
+    eta : float
+        Weight of the covariance of all rows beside the labelled pairs.
+    step : float
+        How much a contradicted pair gains in weight.
+    labelled : int
+        Largest number of rows whose labels are used, drawn at random.
     """
 
     title = "Sequential projection learning"

@@ -25,9 +25,17 @@ class SSH(LinearHasher):
 
     Eigenvectors of M = X_l^T S X_l / l^2 + `eta` X^T X / n (Eq. 11), where S is +1 for rows that
     share a label, -1 for others; rows of class -1 have no label and count in the second term only.
-    With `orthogonal=False` (Sec. 3.4) the strict orthogonality gives way to a penalty: W = L U
-    with I + M / rho = L L^T and U the eigenvectors. At most `labelled` rows with labels are used.
     Needs as many dimensions as bits. Memory: d x d arrays.
+
+    Parameters
+    ----------
+    eta : float
+        Weight of the variance of all rows beside the labelled pairs.
+    orthogonal : bool
+        Keep the projections orthogonal; otherwise (Sec. 3.4) a penalty takes the constraint's
+        place: W = L U with I + M / rho = L L^T and U the eigenvectors.
+    labelled : int
+        Largest number of rows whose labels are used, drawn at random.
     """
 
     title = "Semi-supervised hashing (semi-supervised PCAH)"

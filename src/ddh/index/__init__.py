@@ -42,14 +42,24 @@ def open(
 ) -> Index:
     """Open an index, or make it where there is none.
 
-    `location` is a folder (`photos.index`), `postgresql://user@host/database#name`,
-    `milvus://host:19530/database#name` (or `http://`, `https://`), or a Milvus Lite file
-    (`photos.db#name`); the name after `#` is `ddh` where it is left out.
+    Parameters
+    ----------
+    location : str or path
+        A folder (`photos.index`), `postgresql://user@host/database#name`,
+        `milvus://host:19530/database#name` (or `http://`, `https://`), or a Milvus Lite file
+        (`photos.db#name`); the name after `#` is `ddh` where it is left out.
+    bits, model_id, bit_order
+        Length of the codes (a new index needs it), the model that makes them, and their bit
+        order; an existing index is refused if what you give does not fit it.
+    create : bool
+        Make a missing index; otherwise it is an error.
+    approximate : bool
+        Have the engine keep an approximate structure too (HNSW in PostgreSQL, IVF in Milvus) for
+        searches that ask for it.
 
-    A new index needs `bits`; `model_id` is kept with it. What you give of `bits`, `model_id`
-    and `bit_order` must fit an index that is there, or it is refused. With `create=False` a
-    missing index is an error. With `approximate`, the engine keeps an approximate structure
-    too (HNSW in PostgreSQL, IVF in Milvus) for searches that ask for it.
+    Returns
+    -------
+    Index
     """
     text = os.fspath(location)
     options = OpenOptions(bits, model_id, bit_order, create, approximate)

@@ -244,9 +244,22 @@ class Index(ABC):
     ) -> list[list[Hit]]:
         """The k nearest rows of each packed query, nearest first; fewer where fewer are there.
 
-        `where` asks for equal metadata values, `folder` for paths below a folder. With
-        `approximate`, an engine that keeps an approximate structure may answer from it; answers
-        are exact otherwise.
+        Parameters
+        ----------
+        queries : uint8 array of shape (n, code_bytes(bits))
+        k : int
+            Number of hits per query.
+        where : mapping, optional
+            Metadata values that a hit must have.
+        folder : str, optional
+            Folder that the path of a hit must lie below.
+        approximate : bool
+            Let an engine that keeps an approximate structure answer from it; otherwise answers
+            are exact.
+
+        Returns
+        -------
+        list of list of Hit
         """
         codes = check_codes(queries, self.bits, "the queries")
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
