@@ -56,8 +56,7 @@ class MilvusConnection(Connection[MilvusClient]):
         super().__init__(address)
 
     def _connect(self) -> MilvusClient:
-        """A new client. pymilvus shares channels, also one that the server has closed since ("Too
-        many pings"): it fails once and is a new one the next time."""
+        """A new client; a shared channel that the server has closed fails once, and is new then."""
         try:
             return self._new_client()
         except Exception as error:

@@ -63,8 +63,8 @@ class NeighbourIndex:
 
     def candidates(self, queries: NDArray[np.float32], k: int, value: int) -> NDArray[np.int64]:
         """(queries, k or more) rows that may be among the k nearest, -1 where fewer were found."""
-        rows = self.index.search(_even(queries), min(self.prepare(k, value), self.index.ntotal))[1]
-        return np.asarray(rows)
+        wanted = min(self.prepare(k, value), self.index.ntotal)
+        return np.asarray(self.index.search(queries, wanted)[1])
 
     def prepare(self, k: int, value: int) -> int:
         """Set the parameter; how many candidates are needed to find the k nearest."""
@@ -126,10 +126,7 @@ class IVFIndex(NeighbourIndex):
 
 
 class HNSWIndex(NeighbourIndex):
-    """A hierarchical graph of whole rows; a search keeps `ef` candidates.
-
-    Memory: 4 N d + 400 N bytes.
-    """
+    """A hierarchical graph of whole rows (4 N d + 400 N bytes); a search keeps `ef` candidates."""
 
     name = "HNSW"
     parameter = "ef"
@@ -149,11 +146,8 @@ class HNSWIndex(NeighbourIndex):
 
 
 def _units(space: CosineSpace, rows: slice | NDArray[np.integer]) -> NDArray[np.float32]:
-    return _even(space.l2_normalize(rows).astype(np.float32))
-
-
-def _even(units: NDArray[np.float32]) -> NDArray[np.float32]:
-    """An even number of dimensions, by a column of zeros, which changes no cosine."""
+    """Unit rows of an even number of dimensions: a column of zeros changes no cosine."""
+    units = space.l2_normalize(rows).astype(np.float32)
     return np.pad(units, ((0, 0), (0, 1))) if units.shape[1] % 2 else units
 
 
@@ -233,7 +227,7 @@ def shard_lists(
 def _search(
     space: CosineSpace, index: NeighbourIndex, rows: NDArray[np.int32], k: int, value: int
 ) -> NDArray[np.int32]:
-    found = index.candidates(space.l2_normalize(rows).astype(np.float32), k + 1, value)
+    found = index.candidates(_units(space, rows), k + 1, value)
     others = (found >= 0) & (found != rows[:, None])
     lists = _best(space, rows, found, others, k)
     short = np.flatnonzero(others.sum(axis=1) < k)

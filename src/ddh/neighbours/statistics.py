@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from ddh._core.errors import InputError
+from ddh._core.spans import spans
 from ddh.neighbours.alg1 import expand_in
 from ddh.neighbours.approximate import Approximation
 from ddh.neighbours.cosine import cosine_space
@@ -189,8 +190,8 @@ def _precision(groups: LabelGroups | None, S: sparse.csr_array) -> float | None:
     correct = judged = 0
     labelled = groups.labelled()
     owner = np.repeat(np.arange(S.shape[0], dtype=np.int32), np.diff(S.indptr))
-    for start in range(0, S.nnz, PAIRS):
-        i, j = owner[start : start + PAIRS], S.indices[start : start + PAIRS]
+    for part in spans(S.nnz, PAIRS):
+        i, j = owner[part], S.indices[part]
         correct += int(groups.similar(i, j).sum())
         judged += int((labelled[i] & labelled[j]).sum())
     return correct / judged if judged else None
