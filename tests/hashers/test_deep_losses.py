@@ -1,6 +1,7 @@
 """Each loss of the deep methods equals plain loops over its formula, and its gradient is right."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -108,7 +109,7 @@ def test_hashnet_does_not_overflow() -> None:
 
 def test_hashnet_gradient() -> None:
     labels = classes(6)
-    objective = hashnet.Continuation(labels, alpha=10 / BITS, beta=7.1)
+    objective = hashnet.HashNet(BITS)._objective(None, None, labels)
     rows = torch.arange(6)
     z = values(6).requires_grad_()
     assert torch.autograd.gradcheck(lambda x: objective(x, rows, 0.3), z)
@@ -117,7 +118,8 @@ def test_hashnet_gradient() -> None:
 def test_hashnet_sharpens_as_the_release_does() -> None:
     """At share t of 10,000 iterations the release has beta = sqrt(1 + 0.005 * 10000 t)."""
     labels, rows, z = classes(6), torch.arange(6), values(6)
-    objective = hashnet.Continuation(labels, alpha=0.5, beta=math.sqrt(51))
+    method = hashnet.HashNet(BITS, alpha=0.5, beta=math.sqrt(51))
+    objective = method._objective(None, None, labels)
     similar = shared_labels(labels, labels) > 0
     for share in (0.0, 0.4, 1.0):
         codes = torch.tanh(math.sqrt(1 + 0.005 * 10_000 * share) * z)
@@ -295,7 +297,8 @@ def test_dh_orthogonality_gradient_is_the_paper_s() -> None:
 
 def test_dh_gradient_through_the_layers() -> None:
     layers = torch.nn.ModuleList([torch.nn.Linear(4, 6), torch.nn.Linear(6, 3)]).double()
-    objective = dh.DeepCompact(list(layers), (0.5, 2.0, 0.1))
+    method = dh.DH(3, lambda1=0.5, lambda2=2.0, lambda3=0.1)
+    objective = method._objective(SimpleNamespace(linear=list(layers)), None, None)
     x = values(8, 4)
     names = ["0.weight", "0.bias", "1.weight", "1.bias"]
 

@@ -19,6 +19,18 @@ def small_rbm(*, gaussian: bool) -> RBM:
     return rbm
 
 
+def energy(rbm: RBM, v: Tensor, h: Tensor) -> Tensor:
+    """E(v, h) of each row."""
+    own = 0.5 * (v - rbm.a).square().sum(dim=1) if rbm.gaussian else -(v @ rbm.a)
+    return own - h @ rbm.c - ((v @ rbm.W) * h).sum(dim=1)
+
+
+def free_energy(rbm: RBM, v: Tensor) -> Tensor:
+    """F(v) = -log sum_h e^-E(v, h) of each row."""
+    own = 0.5 * (v - rbm.a).square().sum(dim=1) if rbm.gaussian else -(v @ rbm.a)
+    return own - nn.functional.softplus(rbm.c + v @ rbm.W).sum(dim=1)
+
+
 def all_states(units: int) -> Tensor:
     return torch.tensor(list(itertools.product([0.0, 1.0], repeat=units)), dtype=torch.float64)
 
@@ -41,23 +53,23 @@ def _same_random_numbers():
 def test_free_energy_sums_over_all_hidden_states(gaussian: bool) -> None:
     rbm, hidden = small_rbm(gaussian=gaussian), all_states(3)
     for v in visible_rows(gaussian):
-        energies = rbm.energy(v.expand(len(hidden), -1), hidden)
+        energies = energy(rbm, v.expand(len(hidden), -1), hidden)
         expected = -torch.logsumexp(-energies, dim=0)
-        assert torch.allclose(rbm.free_energy(v[None])[0], expected)
+        assert torch.allclose(free_energy(rbm, v[None])[0], expected)
 
 
 @pytest.mark.parametrize("gaussian", [True, False])
 def test_hidden_probabilities_follow_from_the_energy(gaussian: bool) -> None:
     rbm, hidden = small_rbm(gaussian=gaussian), all_states(3)
     for v in visible_rows(gaussian):
-        weights = torch.softmax(-rbm.energy(v.expand(len(hidden), -1), hidden), dim=0)
+        weights = torch.softmax(-energy(rbm, v.expand(len(hidden), -1), hidden), dim=0)
         assert torch.allclose(rbm.hidden(v[None])[0], weights @ hidden)
 
 
 def test_binary_visible_probabilities_follow_from_the_energy() -> None:
     rbm, visible = small_rbm(gaussian=False), all_states(4)
     for h in all_states(3):
-        weights = torch.softmax(-rbm.energy(visible, h.expand(len(visible), -1)), dim=0)
+        weights = torch.softmax(-energy(rbm, visible, h.expand(len(visible), -1)), dim=0)
         assert torch.allclose(rbm.visible(h[None])[0], weights @ visible)
 
 
@@ -65,7 +77,7 @@ def test_gaussian_visible_mean_is_where_the_energy_is_least() -> None:
     rbm = small_rbm(gaussian=True)
     for h in all_states(3):
         v = rbm.visible(h[None]).requires_grad_()
-        (gradient,) = torch.autograd.grad(rbm.energy(v, h[None]).sum(), v)
+        (gradient,) = torch.autograd.grad(energy(rbm, v, h[None]).sum(), v)
         assert torch.allclose(gradient, torch.zeros_like(v), atol=1e-12)
 
 
@@ -75,7 +87,7 @@ def test_free_energy_gradient_is_the_positive_phase() -> None:
     v = visible_rows(False)
     W = rbm.W.clone().requires_grad_()
     rbm.W = W
-    (gradient,) = torch.autograd.grad(rbm.free_energy(v).sum(), W)
+    (gradient,) = torch.autograd.grad(free_energy(rbm, v).sum(), W)
     assert torch.allclose(gradient, -v.T @ rbm.hidden(v))
 
 
@@ -104,7 +116,7 @@ def test_contrastive_divergence_raises_the_likelihood_of_the_data() -> None:
 
     def likelihood() -> float:
         every = all_states(6).float()
-        return float((-rbm.free_energy(v)).mean() - torch.logsumexp(-rbm.free_energy(every), 0))
+        return float((-free_energy(rbm, v)).mean() - torch.logsumexp(-free_energy(rbm, every), 0))
 
     before = likelihood()
     train_rbm(rbm, v, epochs=40, batch_size=20, learning_rate=0.1, label="RBM")

@@ -23,20 +23,16 @@ def clusters(rows: int = 60, columns: int = 10, seed: int = 0) -> tuple[np.ndarr
     return (centres[y] + rng.standard_normal((rows, columns))).astype(np.float32), y
 
 
-class Squares(Objective):
+def squares(outputs: Tensor, rows: Tensor, progress: float) -> Tensor:
     """Outputs drawn to zero, with noise: a loss that needs the random generator."""
-
-    def forward(self, outputs: Tensor, rows: Tensor, progress: float) -> Tensor:
-        return (outputs + 0.01 * torch.randn_like(outputs)).square().mean()
+    return (outputs + 0.01 * torch.randn_like(outputs)).square().mean()
 
 
-class Stop(Squares):
+def stop(outputs: Tensor, rows: Tensor, progress: float) -> Tensor:
     """Squares until the third epoch, then an interruption."""
-
-    def forward(self, outputs: Tensor, rows: Tensor, progress: float) -> Tensor:
-        if progress >= 0.5:
-            raise KeyboardInterrupt
-        return super().forward(outputs, rows, progress)
+    if progress >= 0.5:
+        raise KeyboardInterrupt
+    return squares(outputs, rows, progress)
 
 
 def new_run(objective: Objective, **changes: object) -> DeepTraining:
@@ -60,7 +56,7 @@ def weights(run: DeepTraining) -> list[Tensor]:
 
 
 def test_training_lowers_the_loss_and_repeats() -> None:
-    first, second = new_run(Squares()), new_run(Squares())
+    first, second = new_run(squares), new_run(squares)
     losses = first.train()
     assert losses.shape == (6,)
     assert losses[-1] < 0.3 * losses[0]
@@ -69,44 +65,42 @@ def test_training_lowers_the_loss_and_repeats() -> None:
 
 
 def test_an_interrupted_run_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
-    whole = new_run(Squares())
+    whole = new_run(squares)
     losses = whole.train()
     file = tmp_path / "work" / "training.pt"
     with pytest.raises(KeyboardInterrupt):
-        new_run(Stop(), checkpoint=file).train()
-    resumed = new_run(Squares(), checkpoint=file, resume=True)
+        new_run(stop, checkpoint=file).train()
+    resumed = new_run(squares, checkpoint=file, resume=True)
     assert np.array_equal(resumed.train(), losses)
     assert all(map(torch.equal, weights(whole), weights(resumed)))
 
 
 def test_a_checkpoint_of_another_run_or_a_damaged_one_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "training.pt"
-    new_run(Squares(), checkpoint=file).train()
+    new_run(squares, checkpoint=file).train()
     with pytest.raises(ModelError, match="batch_size = 16, not 8"):
-        new_run(Squares(), checkpoint=file, resume=True, batch_size=8).train()
+        new_run(squares, checkpoint=file, resume=True, batch_size=8).train()
     file.write_bytes(file.read_bytes()[:200])
     with pytest.raises(ModelError, match="damaged"):
-        new_run(Squares(), checkpoint=file, resume=True).train()
+        new_run(squares, checkpoint=file, resume=True).train()
 
 
 def test_a_loss_that_is_no_number_stops_the_training() -> None:
-    class Diverging(Objective):
-        def forward(self, outputs: Tensor, rows: Tensor, progress: float) -> Tensor:
-            return outputs.sum() * float("nan")
+    def diverging(outputs: Tensor, rows: Tensor, progress: float) -> Tensor:
+        return outputs.sum() * float("nan")
 
     with pytest.raises(DDHError, match="lower learning_rate"):
-        new_run(Diverging()).train()
+        new_run(diverging).train()
 
 
 def test_batches_are_of_equal_size() -> None:
     sizes: list[int] = []
 
-    class Watching(Squares):
-        def forward(self, outputs: Tensor, rows: Tensor, progress: float) -> Tensor:
-            sizes.append(len(rows))
-            return super().forward(outputs, rows, progress)
+    def watching(outputs: Tensor, rows: Tensor, progress: float) -> Tensor:
+        sizes.append(len(rows))
+        return squares(outputs, rows, progress)
 
-    new_run(Watching(), epochs=1, batch_size=59).train()
+    new_run(watching, epochs=1, batch_size=59).train()
     assert sizes == [30, 30]  # not 59 and 1
 
 
@@ -196,9 +190,9 @@ def test_dpsh_memory_is_one_row_an_image() -> None:
     ("settings", "message"),
     [
         ({"hidden": (0,)}, "widths of layers"),
-        ({"epochs": 0}, "epochs is 1 or more"),
-        ({"batch_size": 1}, "batch_size is 2 or more"),
-        ({"learning_rate": 0.0}, "learning_rate above 0"),
+        ({"epochs": 0}, "epochs must be at least 1"),
+        ({"batch_size": 1}, "batch_size must be at least 2"),
+        ({"learning_rate": 0.0}, "learning_rate must be positive"),
         ({"depth": "deep"}, "depth"),
         ({"depth": "network"}, "fit on images"),
         ({"device": "abacus"}, "device"),

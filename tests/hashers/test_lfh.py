@@ -5,10 +5,21 @@ import pytest
 from scipy.optimize import approx_fprime
 
 from ddh.hashers import LFH
-from ddh.hashers.lfh import bound_step, log_likelihood, pair_gradient
+from ddh.hashers.lfh import bound_step, pair_gradient
 from ddh.neighbours.labels import indicators
 
 BETA = 5.0
+
+
+def log_likelihood(U, U_J, S_J, beta):
+    """Each row's share of the objective against the columns J, taken as fixed.
+
+    Counts every pair twice, as (i, j) and (j, i), which is what makes the gradient
+    (S - A) U_J - U / beta.
+    """
+    theta = U @ U_J.T / 2
+    pairs = S_J * theta - np.logaddexp(0, theta)
+    return 2 * pairs.sum(axis=1) - np.square(U).sum(axis=1) / (2 * beta)
 
 
 @pytest.fixture(scope="module")

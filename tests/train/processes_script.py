@@ -63,7 +63,7 @@ def objective_errors(processes: Processes) -> dict[str, float]:
         U = torch.from_numpy(rng.standard_normal((N, L)))
         positives, groups, similar = problem(kind, shard, rng)
         memory = ShardedMemory(
-            U[shard.rows], shard, positives.group_of, group_grams=True, groups=groups
+            shard, U[shard.rows], positives.group_of, group_grams=True, group_count=groups
         )
         for turn in range(30):
             # of the last batches one is a single image: a process without any rows

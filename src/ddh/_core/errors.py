@@ -1,5 +1,6 @@
 """The errors that reach a user. Each message says what is wrong and what to do about it."""
 
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -10,6 +11,18 @@ class DDHError(Exception):
 
 class InputError(DDHError, ValueError):
     """Data or a setting that cannot be used as it is."""
+
+
+def check_numbers(
+    values: Mapping[str, Any], least: Mapping[str, float], positive: Iterable[str] = ()
+) -> None:
+    """Refuse settings below their `least` value, and those that are to be positive and are not."""
+    for name, lowest in least.items():
+        if values[name] is not None and not values[name] >= lowest:
+            raise InputError(f"{name} must be at least {lowest}, not {values[name]}")
+    for name in positive:
+        if values[name] is not None and not values[name] > 0:
+            raise InputError(f"{name} must be positive, not {values[name]}")
 
 
 class ModelError(DDHError):

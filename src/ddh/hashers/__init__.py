@@ -1,6 +1,5 @@
 """Hashing methods, one file each, behind one contract (`ddh.hashers.base.Hasher`)."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ddh.hashers.registry import MODULES, create, load, load_image_encoder, method
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
     from ddh.hashers.deepbit import DeepBit as DeepBit
     from ddh.hashers.dh import DH as DH
     from ddh.hashers.dpsh import DPSH as DPSH
-    from ddh.hashers.drsch import DRSCH as DRSCH
+    from ddh.hashers.dsch import DRSCH as DRSCH
     from ddh.hashers.dsch import DSCH as DSCH
     from ddh.hashers.dsrh import DSRH as DSRH
     from ddh.hashers.fasth import FastH as FastH
@@ -36,5 +35,5 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     if name in MODULES:
-        return getattr(import_module(f"ddh.hashers.{MODULES[name]}"), name)
+        return method(name)
     raise AttributeError(f"module 'ddh.hashers' has no attribute {name!r}")

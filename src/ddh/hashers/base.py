@@ -2,7 +2,7 @@
 
 A method is one file with one class that derives from `Hasher` and defines:
 
-- its settings, as fields of a dataclass, beside `bits` and `random_state`;
+- its settings, as fields (every method is a dataclass), beside `bits` and `random_state`;
 - `_fit(X, y, rng)`, which learns arrays and scalars into attributes that end with `_`;
 - `_outputs(X)`, real values (n, bits) whose sign is the code; sgn(0) = +1 (the paper, Eq. 4).
 
@@ -13,7 +13,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, dataclass_transform
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -72,6 +72,7 @@ def check_features(X: ArrayLike, *, least_rows: int = 1, half: bool = False) -> 
     return array
 
 
+@dataclass_transform(eq_default=False, kw_only_default=True, field_specifiers=(field,))
 @dataclass(eq=False, repr=False)
 class Hasher(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """Base class of all hashing methods, a scikit-learn transformer.
@@ -106,6 +107,10 @@ class Hasher(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     n_features_in_: int = field(init=False)
     _loaded_id: str | None = field(init=False, default=None)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        dataclass(eq=False, repr=False, kw_only=True)(cls)
 
     @abstractmethod
     def _fit(self, X: Floats, y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
@@ -185,8 +190,6 @@ class Hasher(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
         tags.transformer_tags.preserves_dtype = []  # codes are int8
         return tags
 
-    # -- saving ---------------------------------------------------------------------------
-
     def _state(self) -> tuple[dict[str, Any], storage.Arrays]:
         """Fitted attributes (names that end with `_`) as (scalars, arrays)."""
         fitted = {k: v for k, v in vars(self).items() if k.endswith("_") and not k.startswith("_")}
@@ -249,8 +252,8 @@ class Hasher(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
 class LinearHasher(Hasher):
     """A method whose codes are sgn((x - mean_) @ projection_)."""
 
-    mean_: Floats
-    projection_: Floats
+    mean_: Floats = field(init=False)
+    projection_: Floats = field(init=False)
 
     def _outputs(self, X: Floats) -> Floats:
         return (X - self.mean_) @ self.projection_

@@ -1,8 +1,5 @@
-"""Boosted decision trees of one depth: grown by scikit-learn, held and evaluated as plain arrays.
-
-As in the FastH paper (Sec. 3.3), a tree tries a few random features (LazyBoost) and leaves out
-rows of little weight (weight trimming).
-"""
+"""Boosted decision trees of one depth: grown by scikit-learn, held and evaluated as plain arrays,
+with the FastH paper's LazyBoost and weight trimming (Sec. 3.3)."""
 
 from typing import Any
 
@@ -29,11 +26,8 @@ def boost(
     features: int,
     rng: np.random.Generator,
 ) -> Trees:
-    """Gentle AdaBoost (Friedman, Hastie & Tibshirani 2000): trees whose sum has the target's sign.
-
-    Each tree regresses the target (-1, +1) under weights exp(-target * sum so far), and tries
-    `features` random features per split.
-    """
+    """Gentle AdaBoost (Friedman, Hastie & Tibshirani 2000): trees whose sum has the target's
+    sign."""
     score, grown = np.zeros(len(target)), []
     column = target.astype(np.float64)[:, None]
     for _ in range(trees):
@@ -81,11 +75,7 @@ def stack(parts: list[Trees]) -> Trees:
 
 
 def evaluate(X: NDArray[Any], trees: Trees) -> NDArray[np.float32]:
-    """Sums of the trees' values, (rows, ensembles), for arrays (ensembles, trees, ...).
-
-    From the deepest level up, each node takes the value of the child its test points to, for all
-    trees and rows of a chunk at once.
-    """
+    """Sums of the trees' values, (rows, ensembles), for arrays (ensembles, trees, ...)."""
     features, thresholds, values = trees
     out = np.empty((len(X), len(features)), np.float32)
     for start in range(0, len(X), CHUNK_ROWS):

@@ -1,7 +1,5 @@
 """Xia et al. (2014), "Supervised hashing for image retrieval via image representation learning"."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -13,6 +11,7 @@ from ddh._core.progress import track
 from ddh.hashers.deep import DeepHasher
 from ddh.hashers.deep_training import HashLayers, Objective
 from ddh.hashers.label_pairs import similarity
+from ddh.hashers.linear_algebra import Reals
 from ddh.neighbours.labels import indicators
 
 # Rows whose entries of one column move together, as a share of all rows (see `Factorisation`).
@@ -54,13 +53,7 @@ class Factorisation:
                 self.move(block, j, SH[:, j], S_block)
             self.H[rows] = block
 
-    def move(
-        self,
-        block: NDArray[np.float64],
-        j: int,
-        Sh: NDArray[np.float64],
-        S_block: NDArray[np.float64],
-    ) -> None:
+    def move(self, block: Reals, j: int, Sh: Reals, S_block: Reals) -> None:
         """Newton's step for column j of a block of rows of H, in place; G follows."""
         h = block[:, j]
         Lh = block @ self.G[:, j] - self.bits * Sh
@@ -82,19 +75,10 @@ class Factorisation:
             step *= 0.5
 
     def change(
-        self,
-        step: NDArray[np.float64],
-        h: NDArray[np.float64],
-        moved: NDArray[np.float64],
-        hh: float,
-        Lh: NDArray[np.float64],
-        S_block: NDArray[np.float64],
+        self, step: Reals, h: Reals, moved: Reals, hh: float, Lh: Reals, S_block: Reals
     ) -> float:
-        """By how much the objective changes when entries `h` of a column with |h_j|^2 = hh move.
-
-        ||L + d h^T + h d^T + d d^T||^2 - ||L||^2 for a step d that is zero outside the block;
-        `moved` is d^T H.
-        """
+        """||L + d h^T + h d^T + d d^T||^2 - ||L||^2 for a step d of a column with |h_j|^2 = hh
+        that is zero outside the block; `moved` is d^T H."""
         dd, dh = step @ step, step @ h
         dLd = moved @ moved - self.bits * (step @ S_block @ step)
         return float(4 * (step @ Lh) + 2 * dLd + 2 * dd * hh + 2 * dh**2 + 4 * dd * dh + dd**2)
@@ -102,11 +86,9 @@ class Factorisation:
 
 def target_codes(
     S: NDArray[np.float32], bits: int, sweeps: int, rng: np.random.Generator
-) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-    """(codes (n, bits) of +-1 whose products approach bits * S, the objective after each sweep).
-
-    Stops early when a sweep lowers the objective by less than a thousandth.
-    """
+) -> tuple[NDArray[np.float32], Reals]:
+    """(codes of +-1 whose products approach bits * S, the objective after each sweep); stops when
+    a sweep lowers it by less than a thousandth."""
     factors = Factorisation(S, bits, rng)
     values = [factors.objective()]
     for _ in track(range(sweeps), "CNNH: codes", unit="sweep"):
@@ -122,18 +104,6 @@ def regression(outputs: Tensor, codes: Tensor) -> Tensor:
     return (torch.tanh(outputs) - codes).square().mean()
 
 
-class CodeRegression(Objective):
-    """Outputs that approach fixed codes."""
-
-    def __init__(self, codes: Tensor) -> None:
-        super().__init__()
-        self.codes = codes
-
-    def forward(self, outputs: Tensor, rows: Tensor, progress: float) -> Tensor:
-        return regression(outputs, self.codes[rows])
-
-
-@dataclass(eq=False, repr=False)
 class CNNH(DeepHasher):
     """Codes from the factorisation of the similarity matrix, then a network that predicts them.
 
@@ -154,14 +124,13 @@ class CNNH(DeepHasher):
     def _most_rows(self) -> int:
         return self.sample
 
-    def _objective(self, layers: HashLayers, features: Tensor, labels: Tensor | None) -> Objective:
-        assert labels is not None
+    def _objective(self, layers: HashLayers, features: Tensor, labels: Tensor) -> Objective:
         concepts = indicators(labels.cpu().numpy())
         rng = np.random.default_rng(int(torch.randint(2**62, ())))
-        codes, self.stage1_losses_ = target_codes(
-            similarity(concepts, concepts), self.bits, self.sweeps, rng
-        )
-        return CodeRegression(torch.from_numpy(codes).to(features.device))
+        S = similarity(concepts, concepts)
+        codes, self.stage1_losses_ = target_codes(S, self.bits, self.sweeps, rng)
+        targets = torch.from_numpy(codes).to(features.device)
+        return lambda outputs, rows, progress: regression(outputs, targets[rows])
 
     def _check(self, pictures: bool) -> None:
         super()._check(pictures)

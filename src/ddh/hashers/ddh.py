@@ -18,11 +18,11 @@ from ddh.pretrain import Stages, pretrain_settings, pretrain_stages
 from ddh.pretrain.recipe import recipe
 from ddh.train.device import choose
 from ddh.train.distributed import current
-from ddh.train.features import Features, extract
+from ddh.train.features import Features
 from ddh.train.head import fit_head
 from ddh.train.inputs import Pictures
 from ddh.train.run_folder import Run
-from ddh.train.settings import DEPTHS, Depth, Settings, adapt, settings
+from ddh.train.settings import Depth, Settings, adapt, settings
 
 
 class DDH(ImageHasher):
@@ -167,14 +167,8 @@ class DDH(ImageHasher):
             if values.dtype != np.float16:  # a mapped file of float16 is read as it is needed
                 values = values.astype(np.float32, copy=False)
         elif self.label_backbone is not None:
-            label_features = extract(
-                create(self.label_backbone),
-                pictures.source,
-                views=self._views(),
-                device=self.device,
-                folder=run.folder,
-                resume=run.resume,
-            ).values
+            network = create(self.label_backbone)
+            label_features = self._extract(network, pictures.source, run).values
         adapted = adapt(chosen, len(values), self._given())
         head = fit_head(
             values,
@@ -197,11 +191,8 @@ class DDH(ImageHasher):
         self.images_ = len(np.unique(features.usable))
 
     def _check(self, pictures: bool) -> None:
-        """Find a wrong setting before the long work, not after it."""
         settings(self.preset, **self._given())
-        choose(self.device)
-        if self.depth not in DEPTHS:
-            raise InputError(f"depth is one of {', '.join(DEPTHS)}, not {self.depth!r}")
+        super()._check(pictures)
         for name in ("views", "flip_tta"):
             if self._given().get(name) and not pictures:
                 raise InputError(f"{name} is for pictures: fit on images, not features")
@@ -213,8 +204,6 @@ class DDH(ImageHasher):
             pretrain_settings(32, True, stage)
         if self.pretrain is not None and not pictures:
             raise InputError("pretraining needs pictures, not features")
-        if self.depth != "head" and not pictures:
-            raise InputError(f"depth {self.depth!r} trains a network: fit on images, not features")
 
     def _create_backbone(self, source: ImageSource, run: Run) -> Backbone:
         """The backbone, pretrained on the images if that is wanted."""
@@ -250,11 +239,9 @@ class DDH(ImageHasher):
     def _pretrain_stages(self) -> Stages:
         if self.pretrain is None:
             return []
-        if isinstance(self.pretrain, dict):
-            return [self.pretrain]
         if isinstance(self.pretrain, int | float):
             return [{"minutes": self.pretrain}]
-        return list(self.pretrain)
+        return [self.pretrain] if isinstance(self.pretrain, dict) else list(self.pretrain)
 
     def _outputs(self, X: Floats) -> Floats:
         """z = W^T phi + c (Eq. 10), in float64."""

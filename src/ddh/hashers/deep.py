@@ -1,14 +1,14 @@
 """The base of the deep methods: settings, the layers over the features, fitting and saving.
 
-A deep method is one file with its loss as pure functions, an `Objective` made of them, and a
-class that derives from `DeepHasher` and says which objective it minimises. It may also choose
+A deep method is one file with its loss as pure functions, and a class that derives from
+`DeepHasher` and makes of them the `Objective` that it minimises. It may also choose
 its own layers, start them from something better than chance, or work on them after training.
 """
 
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ddh._core.arrays import mean_and_scale, standardize
-from ddh._core.errors import InputError, ModelError
+from ddh._core.errors import InputError, ModelError, check_numbers
 from ddh.backbones import Backbone, create
 from ddh.hashers import storage
 from ddh.hashers.base import Floats
@@ -31,12 +31,10 @@ from ddh.train.identity import RunIdentity
 from ddh.train.inputs import FeatureInputs, NetworkInputs, Pictures
 from ddh.train.network import end_training, prepare
 from ddh.train.run_folder import Run
-from ddh.train.settings import DEPTHS, Depth
 
 LAYERS = "layers_."
 
 
-@dataclass(eq=False, repr=False)
 class DeepHasher(ImageHasher):
     """Settings that all deep methods share; a method lists its own and its own defaults.
 
@@ -53,8 +51,6 @@ class DeepHasher(ImageHasher):
     neither on the size of a batch nor on the device.
     """
 
-    bits: int = 64
-    _: KW_ONLY
     hidden: Sequence[int] | None = (512,)
     epochs: int | None = None
     batch_size: int = 64
@@ -63,10 +59,7 @@ class DeepHasher(ImageHasher):
     backbone: str = "efficientnet-lite0"
     weights: str | None = "auto"
     size: int | None = None
-    depth: Depth = "head"
     backbone_lr_scale: float = 0.1
-    device: str = "auto"
-    random_state: int | None = 0
 
     # Whether each dimension is scaled to variance one, or all of them by one number.
     scale_each: ClassVar[bool] = False
@@ -74,11 +67,9 @@ class DeepHasher(ImageHasher):
     # The deviation of the outputs before training: near the values that the objective draws to.
     start_deviation: ClassVar[float] = 1.0
 
-    # -- what a method gives --------------------------------------------------------------
-
     @abstractmethod
-    def _objective(self, layers: HashLayers, features: Tensor, labels: Tensor | None) -> Objective:
-        """What to minimise, for standardised training features and their labels."""
+    def _objective(self, layers: HashLayers, features: Tensor, labels: Tensor) -> Objective:
+        """What to minimise, for standardised training features and their labels, if any."""
 
     def _sizes(self, dimensions: int) -> list[int]:
         """Widths of all layers, from the features to the bits."""
@@ -104,8 +95,6 @@ class DeepHasher(ImageHasher):
         """How many labelled rows to train on at the most; None is all of them."""
         return None
 
-    # -- fitting --------------------------------------------------------------------------
-
     def _create_backbone(self, source: ImageSource, run: Run) -> Backbone:
         with seeded(run.seed, torch.device("cpu")):
             return create(self.backbone, self.weights, self.size)
@@ -124,7 +113,7 @@ class DeepHasher(ImageHasher):
         device = choose(self.device)
         self.mean_, self.scale_ = mean_and_scale(X, per_dimension=self.scale_each)
         phi = torch.from_numpy(standardize(X, self.mean_, self.scale_)).to(device)
-        labels = None if y is None else torch.from_numpy(y).to(device)
+        labels = torch.empty(0) if y is None else torch.from_numpy(y).to(device)
         seed = int(rng.integers(2**63))
         with seeded(seed, device):
             layers = self._layers(X.shape[1]).to(device)
@@ -133,7 +122,7 @@ class DeepHasher(ImageHasher):
             training = DeepTraining(
                 FeatureInputs(phi),
                 layers,
-                self._objective(layers, phi, labels).to(device),
+                self._objective(layers, phi, labels),
                 device,
                 epochs=self._epochs(len(X)),
                 batch_size=self.batch_size,
@@ -141,22 +130,19 @@ class DeepHasher(ImageHasher):
                 weight_decay=self.weight_decay,
                 seed=seed,
                 label=f"Training {type(self).__name__}",
+                backbone_lr_scale=self.backbone_lr_scale,
+                resume=run.resume,
             )
             if run.folder is not None:
                 training.checkpoint = run.folder / "training.safetensors"
-                of_data = features.identity or RunIdentity.of_arrays(features=X)
+                identity = features.identity or RunIdentity.of_arrays(features=X)
                 labelled = RunIdentity.of_arrays(labels=y).values
-                training.resume = run.resume
-                training.data = of_data.with_values(**labelled).digest
+                training.data = identity.with_values(**labelled).digest
             if pictures is not None and self.depth != "head":
                 training.backbone = pictures.backbone
-                training.backbone_lr_scale = self.backbone_lr_scale
-                training.backbone_parameters = prepare(pictures.backbone, self.depth, device)
-                mean, scale = (
-                    torch.from_numpy(values.astype(np.float32)).to(device)
-                    for values in (self.mean_, self.scale_)
-                )
-                training.inputs = NetworkInputs(pictures, mean, scale)
+                prepare(pictures.backbone, self.depth, device)
+                statistics = np.stack([self.mean_, self.scale_]).astype(np.float32)
+                training.inputs = NetworkInputs(pictures, *torch.from_numpy(statistics).to(device))
             self.losses_ = training.train()
             if pictures is not None and self.depth != "head":
                 end_training(pictures.backbone)
@@ -170,30 +156,11 @@ class DeepHasher(ImageHasher):
         return self.epochs or max(10, math.ceil(self.least_steps / steps))
 
     def _check(self, pictures: bool) -> None:
-        """Find a wrong setting before the long work, not after it."""
-        choose(self.device)
-        if self.depth in DEPTHS[1:] and not pictures:
-            raise InputError(
-                f"depth {self.depth!r} trains a network: fit on images, not on features"
-            )
+        super()._check(pictures)
         if self.hidden is not None and any(width < 1 for width in self.hidden):
             raise InputError(f"hidden holds widths of layers, 1 or more each, not {self.hidden}")
-        if self.depth not in DEPTHS:
-            raise InputError(f"depth is one of {', '.join(DEPTHS)}, not {self.depth!r}")
-        if self.epochs is not None and self.epochs < 1:
-            raise InputError(f"epochs is 1 or more, or None, not {self.epochs}")
-        if self.batch_size < 2 or self.learning_rate <= 0:
-            raise InputError(
-                "batch_size is 2 or more and learning_rate above 0; got "
-                f"{self.batch_size} and {self.learning_rate}"
-            )
-        if self.weight_decay < 0 or self.backbone_lr_scale < 0:
-            raise InputError(
-                "weight_decay and backbone_lr_scale are not negative; got "
-                f"{self.weight_decay} and {self.backbone_lr_scale}"
-            )
-
-    # -- encoding and saving --------------------------------------------------------------
+        least = {"epochs": 1, "batch_size": 2, "weight_decay": 0, "backbone_lr_scale": 0}
+        check_numbers(vars(self), least, ["learning_rate"])
 
     def _outputs(self, X: Floats) -> Floats:
         device = choose(self._encoding_device or self.device)

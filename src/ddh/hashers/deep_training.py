@@ -1,10 +1,9 @@
 """What deep methods train: the layers over the features, an `Objective`, and labels of a batch."""
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,11 @@ from torch import Tensor, nn
 
 from ddh.train.inputs import Inputs
 from ddh.train.trainer import Schedule, Trainer, TrainingTask
+
+#: The loss of a batch from its real outputs (b, bits), their row numbers, and the share of the
+#: training that is done (0 to 1), which continuation methods anneal by. One that owns parameters
+#: (bit weights) or buffers (a memory) is a module.
+Objective = Callable[[Tensor, Tensor, float], Tensor]
 
 IDENTITY = ("label", "data", "epochs", "batch_size", "learning_rate", "weight_decay")
 
@@ -53,22 +57,13 @@ class HashLayers(nn.Module):
         return self.layers[-1](torch.cat((x, h), dim=1) if self.skip else h)
 
 
-class Objective(nn.Module, ABC):
-    """What a method minimises; it may own parameters (bit weights) and buffers (a memory)."""
-
-    @abstractmethod
-    def forward(self, outputs: Tensor, rows: Tensor, progress: float) -> Tensor:
-        """The loss of a batch: real outputs (b, bits), their row numbers, and the share of the
-        training that is done (0 to 1), which continuation methods anneal by."""
-
-
 @dataclass
 class DeepTraining(TrainingTask):
     """The training of a deep method: AdamW, and a learning rate that falls to 0 on a cosine.
 
-    `backbone` and its `backbone_parameters` are there when it learns too, at `backbone_lr_scale`
-    times the learning rate of the layers. `checkpoint` is the file to write to, and to continue
-    from when `resume` is set; `data` names what is learned from.
+    `backbone` is there when it learns too, at `backbone_lr_scale` times the learning rate of the
+    layers. `checkpoint` is the file to write to, and to continue from when `resume` is set; `data`
+    names what is learned from.
     """
 
     inputs: Inputs
@@ -82,28 +77,26 @@ class DeepTraining(TrainingTask):
     seed: int
     label: str
     backbone: nn.Module | None = None
-    backbone_parameters: list[nn.Parameter] = field(default_factory=list)
     backbone_lr_scale: float = 0.1
     checkpoint: Path | None = None
     resume: bool = False
     data: str = ""
 
     def modules(self) -> dict[str, nn.Module]:
-        modules: dict[str, nn.Module] = {"layers": self.layers, "objective": self.objective}
-        return modules if self.backbone is None else modules | {"backbone": self.backbone}
+        parts = {"layers": self.layers, "objective": self.objective, "backbone": self.backbone}
+        return {name: part for name, part in parts.items() if isinstance(part, nn.Module)}
 
     def optimiser(self) -> torch.optim.Optimizer:
-        learning = [p for p in self.layers.parameters() if p.requires_grad]
-        groups: list[dict[str, Any]] = [
-            {"params": learning},
-            {"params": list(self.objective.parameters()), "weight_decay": 0.0},
-            {"params": self.backbone_parameters, "lr_scale": self.backbone_lr_scale},
+        own: dict[str, dict[str, Any]] = {
+            "objective": {"weight_decay": 0.0},
+            "backbone": {"lr_scale": self.backbone_lr_scale},
+        }
+        groups = [
+            {"params": [p for p in module.parameters() if p.requires_grad], **own.get(name, {})}
+            for name, module in self.modules().items()
         ]
-        return torch.optim.AdamW(
-            [group for group in groups if group["params"]],
-            lr=self.learning_rate,
-            weight_decay=self.weight_decay,
-        )
+        groups = [group for group in groups if group["params"]]
+        return torch.optim.AdamW(groups, lr=self.learning_rate, weight_decay=self.weight_decay)
 
     def loss(self, batch: Tensor, rows: Tensor, progress: float) -> Tensor:
         return self.objective(self.layers(batch), rows, progress)
@@ -138,26 +131,16 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
         yield
 
 
-# -- labels -------------------------------------------------------------------------------
-
-
 def shared_labels(first: Tensor, second: Tensor) -> Tensor:
-    """How many labels row i of `first` and row j of `second` share, float (n, m).
-
-    Labels are a vector of classes or a 0/1 matrix.
-    """
+    """How many labels (classes, or a 0/1 matrix) row i of `first` and row j of `second` share."""
     if first.ndim == 1:
         return (first[:, None] == second[None, :]).float()
     return first.float() @ second.float().T
 
 
 def triplets(relevance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(anchor (p,), better (p,), worse (p, b)): every triplet of a batch of b rows in which the
-    anchor shares more with `better` than with any row that the mask `worse` marks.
-
-    An anchor is never its own `better` or `worse`. p is the number of pairs that share a label,
-    so memory is O(p b) and not O(b^3).
-    """
+    """(anchor (p,), better (p,), worse (p, b)): every triplet of a batch in which the anchor
+    shares more with `better` than with any other row that the mask `worse` marks."""
     relevance = relevance.clone().fill_diagonal_(0)
     anchor, better = relevance.nonzero(as_tuple=True)
     worse = relevance[anchor] < relevance[anchor, better][:, None]

@@ -2,19 +2,19 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import affine_grid, grid_sample
 
 from ddh._core.arrays import standardize
 from ddh._core.progress import bar
 from ddh.hashers.deep import DeepHasher
 from ddh.hashers.deep_training import DeepTraining, HashLayers, Objective
 from ddh.images import load_batches
+from ddh.train.augmentation import warp
 from ddh.train.features import Extractor
 from ddh.train.inputs import FeatureInputs, Pictures
 
@@ -39,37 +39,10 @@ def evenness(outputs: Tensor) -> Tensor:
 
 
 def rotation_invariance(outputs: Tensor, rotated: Tensor, angles: Tensor, sigma: float) -> Tensor:
-    """DeepBit's L3 per row: sum_t exp(-t^2 / 2 sigma^2) ||b_t - b_0||^2.
-
-    `rotated` (angles, n, bits) are the outputs of the images turned by each of `angles`.
-    """
+    """DeepBit's L3 per row: sum_t exp(-t^2 / 2 sigma^2) ||b_t - b_0||^2 over the angles t."""
     weight = torch.exp(-angles.square() / (2 * sigma**2))
     flips = (bits_of(rotated) - bits_of(outputs)).square().sum(dim=2).mean(dim=1)
     return (weight * flips).sum()
-
-
-class CompactBits(Objective):
-    """Stage 1: L1 + L2, all weights one as in the release."""
-
-    def forward(self, outputs: Tensor, rows: Tensor, progress: float) -> Tensor:
-        return quantisation(outputs) + evenness(outputs)
-
-
-class RotationInvariantBits(Objective):
-    """Stage 2: L1 + L2 + L3, with features (angles, n, d) of the images turned by each angle."""
-
-    def __init__(self, layers: HashLayers, turned: Tensor, sigma: float) -> None:
-        super().__init__()
-        # In a list, so that the objective does not count the layers as its own parameters.
-        self.layers, self.turned, self.sigma = [layers], turned, sigma
-
-    def forward(self, outputs: Tensor, rows: Tensor, progress: float) -> Tensor:
-        turned = self.turned[:, rows]
-        angles, n, dimensions = turned.shape
-        rotated = self.layers[0](turned.reshape(-1, dimensions)).view(angles, n, -1)
-        degrees = torch.tensor(ANGLES, device=outputs.device)
-        loss = quantisation(outputs) + evenness(outputs)
-        return loss + rotation_invariance(outputs, rotated, degrees, self.sigma)
 
 
 def rotate(pixels: NDArray[np.uint8], degrees: float) -> NDArray[np.uint8]:
@@ -79,12 +52,10 @@ def rotate(pixels: NDArray[np.uint8], degrees: float) -> NDArray[np.uint8]:
     # affine_grid works in coordinates from -1 to 1 on both axes, whatever the proportions.
     turn = torch.tensor([[cos, -sin * height / width, 0.0], [sin * width / height, cos, 0.0]])
     images = torch.from_numpy(pixels).permute(0, 3, 1, 2).float()
-    grid = affine_grid(turn.expand(n, 2, 3), list(images.shape), align_corners=False)
-    turned = grid_sample(images, grid, align_corners=False, padding_mode="reflection")
+    turned = warp(images, turn.expand(n, 2, 3), (height, width))
     return turned.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).contiguous().numpy()
 
 
-@dataclass(eq=False, repr=False)
 class DeepBit(DeepHasher):
     """Outputs near +-1/2 and even bits; on images also bits that survive small rotations.
 
@@ -105,8 +76,9 @@ class DeepBit(DeepHasher):
 
     start_deviation = 0.5  # where L1 draws the outputs to
 
-    def _objective(self, layers: HashLayers, features: Tensor, labels: Tensor | None) -> Objective:
-        return CompactBits()
+    def _objective(self, layers: HashLayers, features: Tensor, labels: Tensor) -> Objective:
+        """L1 + L2, all weights one as in the release."""
+        return lambda outputs, rows, progress: quantisation(outputs) + evenness(outputs)
 
     def _finish(self, training: DeepTraining, features: Tensor, pictures: Pictures | None) -> None:
         self.stage2_losses_ = np.zeros(0)
@@ -119,24 +91,28 @@ class DeepBit(DeepHasher):
     def _second_stage(
         self, training: DeepTraining, features: Tensor, pictures: Pictures
     ) -> NDArray[np.float64]:
-        """A tenth as many epochs as stage 1, as in the release's schedule."""
-        chosen = np.sort(
-            np.random.default_rng(training.seed).permutation(len(features))[:MOST_TURNED]
-        )
+        """L1 + L2 + L3, for a tenth as many epochs as stage 1, as in the release's schedule."""
+        drawn = np.random.default_rng(training.seed).permutation(len(features))
+        chosen = np.sort(drawn[:MOST_TURNED])
         turned = self._turned_features(pictures, pictures.usable[chosen], features.device)
+        degrees = torch.tensor(ANGLES, device=features.device)
+
+        def loss(outputs: Tensor, rows: Tensor, progress: float) -> Tensor:
+            rotated = training.layers(turned[:, rows].flatten(0, 1))
+            rotated = rotated.view(len(ANGLES), *outputs.shape)
+            compact = quantisation(outputs) + evenness(outputs)
+            return compact + rotation_invariance(outputs, rotated, degrees, self.sigma)
+
         for layer in training.layers.linear[:-1]:
             layer.requires_grad_(False)
-        second = DeepTraining(
-            FeatureInputs(features[torch.from_numpy(chosen).to(features.device)]),
-            training.layers,
-            RotationInvariantBits(training.layers, turned, self.sigma),
-            features.device,
+        second = replace(
+            training,
+            inputs=FeatureInputs(features[torch.from_numpy(chosen).to(features.device)]),
+            objective=loss,
             epochs=max(1, training.epochs // 10),
-            batch_size=training.batch_size,
-            learning_rate=training.learning_rate,
-            weight_decay=training.weight_decay,
-            seed=training.seed,
             label="Training DeepBit on rotations",
+            backbone=None,
+            checkpoint=None,
         )
         return second.train()
 
@@ -146,19 +122,13 @@ class DeepBit(DeepHasher):
         """Standardised features (angles, n, d) of the images at `places`, turned by ANGLES."""
         extractor = Extractor(pictures.backbone, self.device)
         turned = torch.empty(len(ANGLES), len(places), pictures.backbone.dimensions)
-        loaded = load_batches(
-            pictures.source,
-            pictures.backbone.preprocessing,
-            extractor.batch_size,
-            indices=places,
-        )
+        preprocessing, size = pictures.backbone.preprocessing, extractor.batch_size
         with bar("Rotated features", total=len(places), unit="image") as progress:
-            for batch in loaded:
+            for batch in load_batches(pictures.source, preprocessing, size, indices=places):
                 rows = torch.from_numpy(np.searchsorted(places, batch.indices))
                 for number, angle in enumerate(ANGLES):
                     features = extractor(rotate(batch.pixels, angle)).cpu().numpy()
-                    turned[number, rows] = torch.from_numpy(
-                        standardize(features, self.mean_, self.scale_)
-                    )
+                    standard = standardize(features, self.mean_, self.scale_)
+                    turned[number, rows] = torch.from_numpy(standard)
                 progress.update(len(batch))
         return turned.to(device)

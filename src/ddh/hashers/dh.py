@@ -1,7 +1,6 @@
 """Liong et al. (2015), "Deep hashing for compact binary codes learning": DH, without labels."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -22,10 +21,7 @@ def variance(codes: Tensor) -> Tensor:
 
 
 def orthogonality(weight: Tensor) -> Tensor:
-    """J3 of one layer (out, in): ||W W^T - I||^2 / 2; its gradient is 2 (W W^T - I) W.
-
-    A layer with more outputs than inputs cannot have orthogonal rows: its columns are meant then.
-    """
+    """J3 of one layer (out, in): ||W W^T - I||^2 / 2, of the columns where there are more rows."""
     if weight.shape[0] > weight.shape[1]:
         weight = weight.T
     identity = torch.eye(weight.shape[0], dtype=weight.dtype, device=weight.device)
@@ -35,24 +31,6 @@ def orthogonality(weight: Tensor) -> Tensor:
 def size(layer: nn.Linear) -> Tensor:
     """J4 of one layer: (||W||^2 + ||c||^2) / 2."""
     return 0.5 * (layer.weight.square().sum() + layer.bias.square().sum())
-
-
-class DeepCompact(Objective):
-    """J1 - lambda1 J2 + lambda2 J3 + lambda3 J4 of tanh outputs."""
-
-    def __init__(self, layers: Sequence[nn.Linear], lambdas: tuple[float, float, float]) -> None:
-        super().__init__()
-        self.lambdas = lambdas
-        # A tuple, not a ModuleList: the network trains these layers, not the objective.
-        self.layers = tuple(layers)
-
-    def forward(self, outputs: Tensor, rows: Tensor, progress: float) -> Tensor:
-        codes = torch.tanh(outputs)
-        lambda1, lambda2, lambda3 = self.lambdas
-        loss = quantisation(codes) - lambda1 * variance(codes)
-        for layer in self.layers:
-            loss = loss + lambda2 * orthogonality(layer.weight) + lambda3 * size(layer)
-        return loss
 
 
 def principal_directions(x: Tensor, count: int) -> Tensor:
@@ -70,16 +48,6 @@ def principal_directions(x: Tensor, count: int) -> Tensor:
     return (vectors * torch.where(largest < 0, -1.0, 1.0)).to(x)
 
 
-def start_from_principal_components(layer: nn.Linear, x: Tensor) -> None:
-    """Rows of the weight: the principal directions of x, then random ones; outputs centred."""
-    outputs, inputs = layer.weight.shape
-    extra = torch.randn(max(0, outputs - inputs), inputs, device=x.device) / inputs**0.5
-    weight = torch.cat((principal_directions(x, outputs), extra))
-    layer.weight.copy_(weight)
-    layer.bias.copy_(-weight @ x.mean(dim=0))
-
-
-@dataclass(eq=False, repr=False)
 class DH(DeepHasher):
     """A tanh network whose outputs are close to +-1, spread out and made by orthogonal layers.
 
@@ -111,10 +79,24 @@ class DH(DeepHasher):
         return HashLayers(self._sizes(dimensions), nn.Tanh)
 
     def _initialise(self, layers: HashLayers, features: Tensor) -> None:
+        """Rows of a weight: principal directions, then random ones; outputs centred."""
         x = features
         for layer in layers.linear:
-            start_from_principal_components(layer, x)
+            outputs, inputs = layer.weight.shape
+            extra = torch.randn(max(0, outputs - inputs), inputs, device=x.device) / inputs**0.5
+            layer.weight.copy_(torch.cat((principal_directions(x, outputs), extra)))
+            layer.bias.copy_(-layer.weight @ x.mean(dim=0))
             x = torch.tanh(layer(x))
 
-    def _objective(self, layers: HashLayers, features: Tensor, labels: Tensor | None) -> Objective:
-        return DeepCompact(layers.linear, (self.lambda1, self.lambda2, self.lambda3))
+    def _objective(self, layers: HashLayers, features: Tensor, labels: Tensor) -> Objective:
+        """J1 - lambda1 J2 + lambda2 J3 + lambda3 J4 of tanh outputs."""
+
+        def loss(outputs: Tensor, rows: Tensor, progress: float) -> Tensor:
+            codes = torch.tanh(outputs)
+            total = quantisation(codes) - self.lambda1 * variance(codes)
+            for layer in layers.linear:
+                total = total + self.lambda2 * orthogonality(layer.weight)
+                total = total + self.lambda3 * size(layer)
+            return total
+
+        return loss

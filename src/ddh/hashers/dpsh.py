@@ -1,9 +1,7 @@
 """Li, Wang & Kang (2016), "Feature learning based deep supervised hashing with pairwise labels"."""
 
-from dataclasses import dataclass
-
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from ddh.hashers.deep import DeepHasher
@@ -23,7 +21,7 @@ def quantisation(u: Tensor) -> Tensor:
     return (u - sgn(u)).square().mean()
 
 
-class PairwiseLikelihood(Objective):
+class PairwiseLikelihood(nn.Module):
     """The likelihood of a batch against the last outputs of all n training rows (n, bits)."""
 
     memory: Tensor
@@ -31,7 +29,7 @@ class PairwiseLikelihood(Objective):
     def __init__(self, labels: Tensor, bits: int, eta: float) -> None:
         super().__init__()
         self.labels, self.eta = labels, eta
-        self.register_buffer("memory", torch.zeros(len(labels), bits))
+        self.register_buffer("memory", torch.zeros(len(labels), bits, device=labels.device))
 
     def forward(self, outputs: Tensor, rows: Tensor, progress: float) -> Tensor:
         self.memory[rows] = outputs.detach()
@@ -40,7 +38,6 @@ class PairwiseLikelihood(Objective):
         return likelihood + self.eta * quantisation(outputs)
 
 
-@dataclass(eq=False, repr=False)
 class DPSH(DeepHasher):
     """Likelihood of all pairs of a batch with the whole training set, and quantisation.
 
@@ -57,6 +54,5 @@ class DPSH(DeepHasher):
     learning_rate: float = 3e-3
     eta: float = 0.1
 
-    def _objective(self, layers: HashLayers, features: Tensor, labels: Tensor | None) -> Objective:
-        assert labels is not None
+    def _objective(self, layers: HashLayers, features: Tensor, labels: Tensor) -> Objective:
         return PairwiseLikelihood(labels, self.bits, self.eta)

@@ -1,6 +1,4 @@
-"""Zhang et al. (2015), "Bit-scalable deep hashing with regularized similarity learning": DSCH."""
-
-from dataclasses import dataclass
+"""Zhang et al. (2015), "Bit-scalable deep hashing with regularized similarity learning"."""
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +20,7 @@ def triplet_loss(affinities: Tensor, relevance: Tensor, floor: float) -> Tensor:
     return (difference.clamp(min=floor) * worse).sum() / worse.sum().clamp(min=1)
 
 
-class WeightedTriplets(Objective):
+class WeightedTriplets(nn.Module):
     """Triplets under bit weights that are learned with the network, sum_k w_k^2 = bits.
 
     The sum is held because C = -bits / 2 would mean nothing if the weights could grow. Codes
@@ -32,7 +30,7 @@ class WeightedTriplets(Objective):
     def __init__(self, labels: Tensor, bits: int, beta: float, consistency: float) -> None:
         super().__init__()
         self.labels, self.beta, self.consistency = labels, beta, consistency
-        self.free_weights = nn.Parameter(torch.ones(bits))
+        self.free_weights = nn.Parameter(torch.ones(bits, device=labels.device))
 
     @property
     def weights(self) -> Tensor:
@@ -58,7 +56,6 @@ def adjacency_consistency(affinities: Tensor, relevance: Tensor) -> Tensor:
     return (signs * affinities).sum() / other.sum().clamp(min=1)
 
 
-@dataclass(eq=False, repr=False)
 class DSCH(DeepHasher):
     """Triplets with learned bit weights, without the regulariser of DRSCH.
 
@@ -76,9 +73,10 @@ class DSCH(DeepHasher):
     batch_size: int = 128
     beta: float = 10.0
 
-    def _objective(self, layers: HashLayers, features: Tensor, labels: Tensor | None) -> Objective:
-        assert labels is not None
-        return WeightedTriplets(labels, self.bits, self.beta, consistency=0.0)
+    consistency = 0.0  # the weight of DRSCH's regulariser
+
+    def _objective(self, layers: HashLayers, features: Tensor, labels: Tensor) -> Objective:
+        return WeightedTriplets(labels, self.bits, self.beta, self.consistency)
 
     def _finish(self, training: DeepTraining, features: Tensor, pictures: Pictures | None) -> None:
         assert isinstance(training.objective, WeightedTriplets)
@@ -89,3 +87,14 @@ class DSCH(DeepHasher):
             layer.weight.copy_(layer.weight[order])
             layer.bias.copy_(layer.bias[order])
         self.bit_weights_ = weights[order].cpu().numpy()
+
+
+class DRSCH(DSCH):
+    """DSCH and a regulariser that keeps pairs consistent: + lambda sum_ij S_ij H(i, j).
+
+    Bits are sorted by `bit_weights_` and compared by plain Hamming distance, as in DSCH.
+    """
+
+    title = "Deep regularised similarity comparison hashing"
+
+    consistency: float = 0.1

@@ -1,7 +1,5 @@
 """Zhao et al. (2015), "Deep semantic ranking based hashing for multi-label image retrieval"."""
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -17,11 +15,10 @@ def ideal_gain(relevance: Tensor) -> Tensor:
 
 
 def ranking_loss(codes: Tensor, relevance: Tensor, margin: float) -> Tensor:
-    """DSRH, Eq. 6: the weighted triplet loss of a batch, relevance (b, b) the shared labels.
+    """DSRH, Eq. 6, the mean over all triplets of a batch, relevance (b, b) the shared labels.
 
-    For a query q every pair (i, j) with r_i > r_j costs w [d(q, i) - d(q, j) + margin]_+ with
-    w = (2^r_i - 2^r_j) / Z_q; d is the share of bits that differ, (1 - h_q . h_i / bits) / 2.
-    The mean over all triplets.
+    For a query q a pair with r_i > r_j costs (2^r_i - 2^r_j) / Z_q [d(q, i) - d(q, j) + margin]_+,
+    where d is the share of bits that differ, (1 - h_q . h_i / bits) / 2.
     """
     distance = 0.5 - 0.5 * codes @ codes.T / codes.shape[1]
     query, better, worse = triplets(relevance)
@@ -37,21 +34,6 @@ def balance(codes: Tensor) -> Tensor:
     return 0.5 * codes.mean(dim=0).square().mean()
 
 
-class SemanticRanking(Objective):
-    """The ranking loss of tanh codes and their balance."""
-
-    def __init__(self, labels: Tensor, margin: float, alpha: float) -> None:
-        super().__init__()
-        self.labels, self.margin, self.alpha = labels, margin, alpha
-
-    def forward(self, outputs: Tensor, rows: Tensor, progress: float) -> Tensor:
-        codes = torch.tanh(outputs)
-        labels = self.labels[rows]
-        loss = ranking_loss(codes, shared_labels(labels, labels), self.margin)
-        return loss + self.alpha * balance(codes)
-
-
-@dataclass(eq=False, repr=False)
 class DSRH(DeepHasher):
     """Triplets ranked by how many labels they share, weighted like NDCG.
 
@@ -72,6 +54,10 @@ class DSRH(DeepHasher):
     def _layers(self, dimensions: int) -> HashLayers:
         return HashLayers(self._sizes(dimensions), skip=True)
 
-    def _objective(self, layers: HashLayers, features: Tensor, labels: Tensor | None) -> Objective:
-        assert labels is not None
-        return SemanticRanking(labels, self.margin, self.alpha)
+    def _objective(self, layers: HashLayers, features: Tensor, labels: Tensor) -> Objective:
+        def loss(outputs: Tensor, rows: Tensor, progress: float) -> Tensor:
+            codes, own = torch.tanh(outputs), labels[rows]
+            ranking = ranking_loss(codes, shared_labels(own, own), self.margin)
+            return ranking + self.alpha * balance(codes)
+
+        return loss

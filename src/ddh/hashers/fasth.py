@@ -1,8 +1,7 @@
 """Lin, Shen, Shi, van den Hengel & Suter (2014), "Fast supervised hashing with decision trees"."""
 
 import math
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import scipy.sparse.linalg
@@ -14,11 +13,9 @@ from ddh._core.errors import InputError
 from ddh._core.progress import track
 from ddh.hashers.base import Floats, Hasher
 from ddh.hashers.boosted_trees import boost, evaluate, stack
-from ddh.hashers.label_pairs import PairSimilarity, labelled_rows
-from ddh.neighbours.labels import indicators
+from ddh.hashers.label_pairs import labelled_pairs
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class FastH(Hasher):
     """Codes of the training rows by graph cuts, then boosted trees that predict them; bit by bit.
 
@@ -55,13 +52,13 @@ class FastH(Hasher):
     labelled: int = 2000
     block_rows: int = 100
 
-    def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
+    def _fit(self, X: Floats, y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
         assert y is not None
         if self.loss not in ("hinge", "ksh"):
             raise InputError(f"loss is 'hinge' or 'ksh', not {self.loss!r}")
-        rows = labelled_rows(y, self.labelled, rng)
+        rows, S = labelled_pairs(y, self.labelled, rng)
         features = np.ascontiguousarray(X[rows], np.float32)
-        similar = PairSimilarity(indicators(y)[rows]).dense() > 0
+        similar = S.dense() > 0
         blocks = similar_blocks(similar, self.block_rows, rng)
         distances = np.zeros(similar.shape, np.int32)
         ensembles = []
@@ -81,7 +78,7 @@ class FastH(Hasher):
             distances += predicted[:, None] != predicted
         self.features_, self.thresholds_, self.values_ = stack(ensembles)
 
-    def _outputs(self, X: NDArray[Any]) -> Floats:
+    def _outputs(self, X: Floats) -> Floats:
         return evaluate(X, (self.features_, self.thresholds_, self.values_))
 
 
@@ -94,9 +91,8 @@ def pair_weights(
 ) -> NDArray[np.int32]:
     """a_ij of the next bit, a whole number, up to a factor: (l at z_i z_j = 1) - (l at -1).
 
-    `distances` are Hamming distances d over the `found` bits so far. "ksh": a = -(r y_ij - sum of
-    z_i z_j). "hinge": l = d^2 for similar pairs, max(0, bits / 2 - d)^2 for others; here eight
-    times a, so that it is whole for odd `bits` too.
+    d are Hamming distances over the `found` bits. "ksh": a = -(r y_ij - sum of z_i z_j). "hinge":
+    eight times a, with l = d^2 for similar pairs and max(0, bits / 2 - d)^2 for others.
     """
     if loss == "ksh":
         products = found - 2 * distances
@@ -157,8 +153,8 @@ def cut_blocks(
 def minimum_energy(couplings: NDArray[np.int64], fields: NDArray[np.int64]) -> NDArray[np.int8]:
     """z in {-1, +1}^n that minimises sum_ij couplings_ij z_i z_j + sum_i fields_i z_i.
 
-    All couplings are integers <= 0 and symmetric (the diagonal does not matter), so the energy is
-    submodular and its minimum a cut (Kolmogorov & Zabih 2004): z_i = +1 on the source's side.
+    Couplings are integers <= 0 and symmetric, so the energy is submodular and its minimum a cut
+    (Kolmogorov & Zabih 2004): z_i = +1 on the source's side.
     """
     n = len(fields)
     source, sink = n, n + 1

@@ -1,7 +1,6 @@
 """Cao et al. (2017), "HashNet: deep learning to hash by continuation"."""
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -12,11 +11,8 @@ from ddh.hashers.deep_training import HashLayers, Objective, shared_labels
 
 
 def weighted_likelihood(codes: Tensor, similar: Tensor, alpha: float) -> Tensor:
-    """HashNet, Eq. 4: the weighted negative log-likelihood of the pairs of a batch, per pair.
-
-    With t = alpha <h_i, h_j> a pair costs w (log(1 + e^t) - s t), where w is |S| / |S_1| for a
-    similar pair and |S| / |S_0| for another one: both kinds weigh the same, however rare one is.
-    """
+    """HashNet, Eq. 4, per pair of a batch: log(1 + e^t) - s t with t = alpha <h_i, h_j>, weighted
+    so that similar and other pairs count the same, however rare one kind is."""
     theta = alpha * codes @ codes.T
     # softplus is log(1 + e^t) in a form that does not overflow
     cost = softplus(theta) - similar * theta
@@ -26,22 +22,6 @@ def weighted_likelihood(codes: Tensor, similar: Tensor, alpha: float) -> Tensor:
     return means[0] + means[1]
 
 
-class Continuation(Objective):
-    """The likelihood of tanh(beta z), with beta growing from 1 to `beta` as training goes on."""
-
-    def __init__(self, labels: Tensor, alpha: float, beta: float) -> None:
-        super().__init__()
-        self.labels, self.alpha, self.beta = labels, alpha, beta
-
-    def forward(self, outputs: Tensor, rows: Tensor, progress: float) -> Tensor:
-        labels = self.labels[rows]
-        # sqrt(1 + 0.005 iteration) of the release, over its 10,000 iterations: beta = 7.1
-        beta = math.sqrt(1.0 + (self.beta**2 - 1.0) * progress)
-        codes = torch.tanh(beta * outputs)
-        return weighted_likelihood(codes, shared_labels(labels, labels) > 0, self.alpha)
-
-
-@dataclass(eq=False, repr=False)
 class HashNet(DeepHasher):
     """Likelihood of the pairs under tanh(beta z), sharpened step by step towards sgn(z).
 
@@ -59,7 +39,14 @@ class HashNet(DeepHasher):
     alpha: float | None = None
     beta: float = 7.1
 
-    def _objective(self, layers: HashLayers, features: Tensor, labels: Tensor | None) -> Objective:
-        assert labels is not None
+    def _objective(self, layers: HashLayers, features: Tensor, labels: Tensor) -> Objective:
+        """The likelihood of tanh(beta z), beta growing from 1 to `beta` as training goes on."""
         alpha = 10.0 / self.bits if self.alpha is None else self.alpha
-        return Continuation(labels, alpha, self.beta)
+
+        def loss(outputs: Tensor, rows: Tensor, progress: float) -> Tensor:
+            # sqrt(1 + 0.005 iteration) of the release, over its 10,000 iterations: beta = 7.1
+            beta, own = math.sqrt(1.0 + (self.beta**2 - 1.0) * progress), labels[rows]
+            similar = shared_labels(own, own) > 0
+            return weighted_likelihood(torch.tanh(beta * outputs), similar, alpha)
+
+        return loss

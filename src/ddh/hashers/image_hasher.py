@@ -3,7 +3,7 @@
 import os
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,15 +14,16 @@ from numpy.typing import ArrayLike, NDArray
 from ddh._core.arrays import sgn
 from ddh._core.errors import InputError, ModelError
 from ddh.backbones import Backbone, EfficientNetLite, rebuild
-from ddh.codes import code_bytes, pack
+from ddh.codes import code_bytes, pack, unpack
 from ddh.hashers import storage
 from ddh.hashers.base import Floats, Hasher, check_features
 from ddh.images import Failure, ImageSource, Preprocessing, is_images, open_images
 from ddh.train.checkpoint_io import below
+from ddh.train.device import choose
 from ddh.train.features import Extractor, Features, extract
 from ddh.train.inputs import Pictures
 from ddh.train.run_folder import Run, run_folder
-from ddh.train.settings import RENAMED, current_names
+from ddh.train.settings import DEPTHS, RENAMED, Depth, current_names
 
 BACKBONE = "backbone."
 
@@ -39,14 +40,19 @@ class EncodedBatch:
 class ImageHasher(Hasher):
     """A method that is fitted on pictures or on features, and encodes the same kind."""
 
-    device: str
+    depth: Depth = "head"
+    device: str = "auto"
     renamed_settings = RENAMED
-    _encoding_device: str | None = None
-    _extractor: Extractor | None = None
+    _encoding_device: str | None = field(init=False, default=None)
+    _extractor: Extractor | None = field(init=False, default=None)
 
-    @abstractmethod
     def _check(self, pictures: bool) -> None:
         """Find a wrong setting before the long work, not after it."""
+        choose(self.device)
+        if self.depth not in DEPTHS:
+            raise InputError(f"depth is one of {', '.join(DEPTHS)}, not {self.depth!r}")
+        if self.depth != "head" and not pictures:
+            raise InputError(f"depth {self.depth!r} trains a network: fit on images, not features")
 
     @abstractmethod
     def _create_backbone(self, source: ImageSource, run: Run) -> Backbone:
@@ -61,6 +67,11 @@ class ImageHasher(Hasher):
     def _views(self) -> int:
         """Random views per picture to take features of."""
         return 0
+
+    def _extract(self, backbone: Backbone, source: ImageSource, run: Run) -> Features:
+        folder, resume = run.folder, run.resume
+        views, device = self._views(), self.device
+        return extract(backbone, source, views=views, device=device, folder=folder, resume=resume)
 
     def fit(
         self,
@@ -96,14 +107,8 @@ class ImageHasher(Hasher):
             if is_images(X):
                 source = open_images(X)
                 targets = self._targets(y, len(source))
-                features = extract(
-                    backbone := self._create_backbone(source, run),
-                    source,
-                    views=self._views(),
-                    device=self.device,
-                    folder=run.folder,
-                    resume=resume,
-                )
+                backbone = self._create_backbone(source, run)
+                features = self._extract(backbone, source, run)
                 pictures = Pictures(backbone, source, features.usable)
             else:
                 values = check_features(X, least_rows=2, half=True)
@@ -127,8 +132,6 @@ class ImageHasher(Hasher):
         """The network before the hash functions; None for a model of features."""
         self._backbone, self._extractor = backbone, None
 
-    # -- encoding -------------------------------------------------------------------------
-
     def transform(self, X: Any) -> NDArray[np.int8]:
         """Codes of pictures or ready features as -1 and +1, int8 (n, bits).
 
@@ -138,20 +141,14 @@ class ImageHasher(Hasher):
             return super().transform(X)
         source = open_images(X)
         codes = np.empty((len(source), self.bits), np.int8)
-        for indices, outputs, failures in self._stream(source, None):
-            if failures:
-                raise InputError(f"{failures[0].name}: {failures[0].reason}")
-            codes[indices] = sgn(outputs)
+        for batch in self.encode_images(source):
+            if batch.failures:
+                raise InputError(f"{batch.failures[0].name}: {batch.failures[0].reason}")
+            codes[batch.indices] = unpack(batch.codes, self.bits)
         return codes
 
     def encode_images(self, images: Any, batch_size: int | None = None) -> Iterator[EncodedBatch]:
         """Packed codes batch by batch, bad files reported beside them: for folders of any size."""
-        for indices, outputs, failures in self._stream(open_images(images), batch_size):
-            yield EncodedBatch(indices, pack(sgn(outputs)), failures)
-
-    def _stream(
-        self, source: ImageSource, batch_size: int | None
-    ) -> Iterator[tuple[NDArray[np.int64], Floats, list[Failure]]]:
         columns = self._fitted_columns()
         if self._backbone is None:
             raise InputError(
@@ -160,10 +157,9 @@ class ImageHasher(Hasher):
             )
         if self._extractor is None:
             self._extractor = Extractor(self._backbone, self._encoding_device or self.device)
-        for batch in self._extractor.stream(source, batch_size=batch_size):
-            yield batch.indices, self._outputs(batch.features.cpu().numpy()), batch.failures
-
-    # -- saving ---------------------------------------------------------------------------
+        for batch in self._extractor.stream(open_images(images), batch_size=batch_size):
+            codes = pack(sgn(self._outputs(batch.features.cpu().numpy())))
+            yield EncodedBatch(batch.indices, codes, batch.failures)
 
     def _state(self) -> tuple[dict[str, Any], storage.Arrays]:
         scalars, arrays = super()._state()

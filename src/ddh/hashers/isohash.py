@@ -1,19 +1,17 @@
 """Kong & Li (2012), "Isotropic hashing"."""
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ddh._core.errors import InputError
-from ddh.hashers.base import LinearHasher
+from ddh.hashers.base import Floats, LinearHasher
 from ddh.hashers.linear_algebra import Reals, principal_components, random_rotation
 
 TOLERANCE = 1e-8
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class IsoHash(LinearHasher):
     """Principal components, turned so that all of them have the same variance.
 
@@ -38,7 +36,7 @@ class IsoHash(LinearHasher):
     solver: Literal["lp", "givens"] = "lp"
     iterations: int = 200
 
-    def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
+    def _fit(self, X: Floats, y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
         if self.solver not in ("lp", "givens"):
             raise InputError(f"solver is 'lp' or 'givens', not {self.solver!r}")
         self.mean_, components, variances = principal_components(X, self.bits)
@@ -51,11 +49,7 @@ class IsoHash(LinearHasher):
 
 
 def lift_and_project(variances: Reals, Q: Reals, iterations: int) -> Reals:
-    """Q with diag(Q diag(variances) Q^T) close to constant, by alternating projections.
-
-    Lift: the nearest matrix with the diagonal wanted. Projection: the nearest matrix with the
-    eigenvalues wanted, which keeps the eigenvectors. Both distances only fall.
-    """
+    """Q with diag(Q diag(variances) Q^T) close to constant, by projections in turns (Alg. 1)."""
     mean = variances.mean()
     for _ in range(iterations):
         Z = (Q * variances) @ Q.T
@@ -69,9 +63,8 @@ def lift_and_project(variances: Reals, Q: Reals, iterations: int) -> Reals:
 def equalise_by_givens(variances: Reals, Q: Reals) -> Reals:
     """Rotate pairs of rows of Q until diag(Q diag(variances) Q^T) is constant.
 
-    One above and one below the mean are turned in their plane until the first is at the mean:
-    with t the tangent, z_ii + 2 t z_ij + t^2 z_jj = mean (1 + t^2), which has real roots as
-    (z_ii - mean)(z_jj - mean) < 0. Done after at most bits - 1 turns.
+    One above and one below the mean are turned until the first is at the mean: with t the tangent,
+    z_ii + 2 t z_ij + t^2 z_jj = mean (1 + t^2), which has real roots. At most bits - 1 turns.
     """
     Q = Q.copy()
     mean = variances.mean()

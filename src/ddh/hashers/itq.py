@@ -1,17 +1,13 @@
 """Gong & Lazebnik (2011), "Iterative quantization: a Procrustean approach to learning codes"."""
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from ddh._core.arrays import sgn
-from ddh.hashers.base import LinearHasher
+from ddh.hashers.base import Floats, LinearHasher
 from ddh.hashers.linear_algebra import Reals, principal_components, project, random_rotation
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class ITQ(LinearHasher):
     """Principal components, turned so that they lie close to the corners of the cube.
 
@@ -32,7 +28,7 @@ class ITQ(LinearHasher):
 
     iterations: int = 50
 
-    def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
+    def _fit(self, X: Floats, y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
         self.mean_, components, _ = principal_components(X, self.bits)
         V = project(X, self.mean_, components).astype(np.float32, copy=False)
         R, self.losses_ = best_rotation(V, random_rotation(self.bits, rng), self.iterations)

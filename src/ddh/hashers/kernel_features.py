@@ -1,27 +1,38 @@
 """Gaussian kernels between rows and a few anchor rows, the features of KSH and SDH."""
 
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ddh.hashers.linear_algebra import Reals
+from ddh.hashers.base import Floats, Hasher
+from ddh.hashers.linear_algebra import Reals, column_means
+
+
+class KernelHasher(Hasher):
+    """A method on Gaussian kernels of width `width_` with the rows `anchors_`."""
+
+    width_: float = field(init=False)
+
+    def _draw_anchors(self, X: Floats, count: int, rng: np.random.Generator) -> float:
+        """Draw `mean_` and `anchors_`; the mean squared distance, to choose the width by."""
+        self.mean_ = column_means(X)
+        self.anchors_ = draw_anchors(X, self.mean_, count, rng)
+        return mean_squared_distance(X, self.mean_, self.anchors_)
+
+    def _kernel(self, X: Floats) -> Reals:
+        return gaussian_kernel(X, self.mean_, self.anchors_, self.width_)
 
 
 def draw_anchors(X: NDArray[Any], origin: Reals, count: int, rng: np.random.Generator) -> Reals:
-    """`count` random rows (all, where there are fewer), moved to `origin`.
-
-    Distances do not depend on the origin; the mean of the data keeps their rounding small.
-    """
+    """`count` random rows or all; moved to `origin`, the mean, which keeps rounding small."""
     rows = np.sort(rng.choice(len(X), min(count, len(X)), replace=False))
     return X[rows] - origin
 
 
 def mean_squared_distance(X: NDArray[Any], origin: Reals, anchors: Reals) -> float:
-    """Mean of ||x - a||^2 over all rows and anchors, for `origin` the mean of X.
-
-    The mixed term vanishes, so that no distance has to be computed; 1 for data without spread.
-    """
+    """Mean of ||x - a||^2 for `origin` the mean of X: no mixed term; 1 for data without spread."""
     variance = X.var(axis=0, dtype=np.float64, mean=origin[None]).sum()
     mean = float(variance + np.square(anchors).sum(axis=1).mean())
     return mean if mean > 0 else 1.0

@@ -1,8 +1,5 @@
 """He, Wen & Sun (2013), "K-means hashing: an affinity-preserving quantization method"."""
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
@@ -17,7 +14,6 @@ MOST_SUBSPACE_BITS = 8
 MAJORISATION_STEPS = 5
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class KMH(Hasher):
     """K-means whose codewords are numbered so that their Hamming distances follow their own.
 
@@ -49,7 +45,7 @@ class KMH(Hasher):
     iterations: int = 50
     samples: int = 100_000
 
-    def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
+    def _fit(self, X: Floats, y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
         if not 1 <= self.subspace_bits <= MOST_SUBSPACE_BITS:
             raise InputError(
                 f"subspace_bits must be 1 to {MOST_SUBSPACE_BITS}, not {self.subspace_bits}"
@@ -76,7 +72,7 @@ class KMH(Hasher):
         whole, rest = divmod(self.bits, self.subspace_bits)
         return [self.subspace_bits] * whole + ([rest] if rest else [])
 
-    def _outputs(self, X: NDArray[Any]) -> Floats:
+    def _outputs(self, X: Floats) -> Floats:
         """Per bit: how much farther the nearest codeword with -1 is than the nearest with +1."""
         # ||z||^2 is the same for all codewords of a subspace and drops out of the difference
         scores = self.offsets_ - 2 * ((X - self.mean_) @ self.directions_)
@@ -92,11 +88,8 @@ class KMH(Hasher):
 
 
 def balanced_shares(variances: Reals, widths: list[int]) -> list[NDArray[np.int64]]:
-    """Deal principal axes to subspaces so that the products of their variances are alike.
-
-    From the largest variance down, each axis goes to the subspace with the smallest product so
-    far that still has room; a subspace's room is in proportion to its bits.
-    """
+    """Deal principal axes to subspaces so that the products of their variances are alike: from the
+    largest down, each to the smallest product with room, which is in proportion to its bits."""
     bits = np.cumsum([0, *widths])
     room = np.diff(len(variances) * bits // bits[-1])
     floor = max(variances[0], np.finfo(np.float64).tiny) * 1e-9
@@ -120,11 +113,7 @@ def corner_signs(bits: int) -> NDArray[np.int8]:
 
 
 def learn_codewords(Z: Floats, bits: int, affinity: float, iterations: int) -> tuple[Reals, Reals]:
-    """(2^bits codewords, objective after each iteration) for one subspace; axes sorted by variance.
-
-    Starts at the corners (+-sigma_1 ... +-sigma_bits) with the scale s that fits them best, then
-    assigns rows and moves codewords in turns.
-    """
+    """(2^bits codewords, objective after each iteration) for one subspace; largest axis first."""
     signs = corner_signs(bits)
     codewords = np.zeros((len(signs), Z.shape[1]))
     codewords[:, :bits] = signs * Z[:, :bits].std(axis=0, dtype=np.float64)
@@ -184,9 +173,8 @@ def move_codewords(
 ) -> Reals:
     """Lower the objective in each codeword in turn; one without rows keeps its place.
 
-    With the others fixed, (||c - c_i|| - t)^2 is bounded above by ||c - c_i - t e_i||^2 with e_i
-    the present unit vector from c_i to c (Cauchy-Schwarz), which makes the whole a quadratic
-    with its minimum in closed form: each step lowers the objective, without a step size.
+    With the others fixed, (||c - c_i|| - t)^2 <= ||c - c_i - t e_i||^2 with e_i the present unit
+    vector from c_i to c (Cauchy-Schwarz): a quadratic with its minimum in closed form.
     """
     C = codewords.copy()
     for j in np.flatnonzero(shares):

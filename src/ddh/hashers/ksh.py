@@ -1,8 +1,5 @@
 """Liu, Wang, Ji, Jiang & Chang (2012), "Supervised hashing with kernels"."""
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 import scipy.linalg
 import scipy.optimize
@@ -12,17 +9,15 @@ from threadpoolctl import threadpool_limits
 from ddh._core.arrays import sgn
 from ddh._core.progress import track
 from ddh._core.spans import spans
-from ddh.hashers.base import Floats, Hasher
-from ddh.hashers.kernel_features import draw_anchors, gaussian_kernel, mean_squared_distance
-from ddh.hashers.label_pairs import PairSimilarity, labelled_rows
-from ddh.hashers.linear_algebra import BLOCK_ROWS, Reals, column_means, fix_signs
-from ddh.neighbours.labels import indicators
+from ddh.hashers.base import Floats
+from ddh.hashers.kernel_features import KernelHasher
+from ddh.hashers.label_pairs import PairSimilarity, labelled_pairs
+from ddh.hashers.linear_algebra import BLOCK_ROWS, Reals, fix_signs
 
 JITTER = 1e-6
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class KSH(Hasher):
+class KSH(KernelHasher):
     """Bits from Gaussian kernels with random anchors, fitted greedily to the similarity of pairs.
 
     Bit k lowers ||sum_p y_p y_p^T - bits S||^2 over `labelled` random rows (Eq. 10), S being +1
@@ -51,40 +46,25 @@ class KSH(Hasher):
     labelled: int = 2000
     iterations: int = 500
 
-    def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
+    def _fit(self, X: Floats, y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
         assert y is not None
-        rows = labelled_rows(y, self.labelled, rng)
-        self.mean_ = column_means(X)
-        self.anchors_ = draw_anchors(X, self.mean_, self.anchors, rng)
-        self.width_ = mean_squared_distance(X, self.mean_, self.anchors_)
-        self.kernel_mean_ = self._kernel_means(X)
-        G = self._kernel(X[rows])
-        residual = Residual(PairSimilarity(indicators(y)[rows]), self.bits)
+        rows, S = labelled_pairs(y, self.labelled, rng)
+        self.width_ = self._draw_anchors(X, self.anchors, rng)
+        blocks = spans(len(X), BLOCK_ROWS)
+        self.kernel_mean_ = sum(self._kernel(X[block]).sum(axis=0) for block in blocks) / len(X)
+        G = self._kernel(X[rows]) - self.kernel_mean_
+        residual = Residual(S, self.bits)
         # thousands of products too small to share: waiting threads would only burn the processor
+        columns = []
         with threadpool_limits(1, "blas"):
-            self.coefficients_ = self._greedy_bits(G, residual)
+            for _ in track(range(self.bits), "Kernel bits", unit="bit"):
+                columns.append(best_coefficients(G, residual, self.iterations))
+                residual.explain(sgn(G @ columns[-1]))
+        self.coefficients_ = np.stack(columns, axis=1)
         self.objective_ = np.array(residual.objective)
 
-    def _greedy_bits(self, G: Reals, residual: "Residual") -> Reals:
-        columns = []
-        for _ in track(range(self.bits), "Kernel bits", unit="bit"):
-            a = best_coefficients(G, residual, self.iterations)
-            residual.explain(sgn(G @ a))
-            columns.append(a)
-        return np.stack(columns, axis=1)
-
-    def _kernel_means(self, X: NDArray[Any]) -> Reals:
-        """Mean of each kernel column over all of X."""
-        total = np.zeros(len(self.anchors_))
-        for rows in spans(len(X), BLOCK_ROWS):
-            total += gaussian_kernel(X[rows], self.mean_, self.anchors_, self.width_).sum(axis=0)
-        return total / len(X)
-
-    def _kernel(self, X: NDArray[Any]) -> Reals:
-        return gaussian_kernel(X, self.mean_, self.anchors_, self.width_) - self.kernel_mean_
-
-    def _outputs(self, X: NDArray[Any]) -> Floats:
-        return self._kernel(X) @ self.coefficients_
+    def _outputs(self, X: Floats) -> Floats:
+        return (self._kernel(X) - self.kernel_mean_) @ self.coefficients_
 
 
 class Residual:
@@ -138,13 +118,8 @@ def spectral_coefficients(G: Reals, R: Residual) -> Reals:
 def refine(G: Reals, R: Residual, start: Reals, iterations: int) -> Reals:
     """Ascent on phi(G a)^T R phi(G a) (Eq. 15), phi(z) = tanh(z / 2), by L-BFGS."""
 
-    def loss(a: Reals) -> tuple[float, Reals]:
-        return smooth_loss(G, R, a)
-
-    answer = scipy.optimize.minimize(
-        loss, start, jac=True, method="L-BFGS-B", options={"maxiter": iterations}
-    )
-    return answer.x
+    options = {"jac": True, "method": "L-BFGS-B", "options": {"maxiter": iterations}}
+    return scipy.optimize.minimize(lambda a: smooth_loss(G, R, a), start, **options).x
 
 
 def smooth_loss(G: Reals, R: Residual, a: Reals) -> tuple[float, Reals]:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from ddh._core.errors import InputError
 from ddh.hashers.linear_algebra import Reals
-from ddh.neighbours.labels import is_labelled, shares_label
+from ddh.neighbours.labels import indicators, is_labelled, shares_label
 
 
 def labelled_rows(
@@ -24,6 +24,14 @@ def labelled_rows(
     if count is not None and len(rows) > count:
         rows = np.sort(rng.choice(rows, count, replace=False))
     return rows
+
+
+def labelled_pairs(
+    y: NDArray[np.int64], count: int, rng: np.random.Generator
+) -> tuple[NDArray[np.intp], "PairSimilarity"]:
+    """Rows as `labelled_rows` draws them, and which pairs of them share a label."""
+    rows = labelled_rows(y, count, rng)
+    return rows, PairSimilarity(indicators(y)[rows])
 
 
 def similarity(left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float32]:

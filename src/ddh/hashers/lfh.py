@@ -1,15 +1,12 @@
 """Zhang, Zhang, Li & Guo (2014), "Supervised hashing with latent factor models"."""
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 import scipy.special
 from numpy.typing import NDArray
 
 from ddh._core.arrays import sgn
 from ddh._core.progress import track
-from ddh.hashers.base import LinearHasher
+from ddh.hashers.base import Floats, LinearHasher
 from ddh.hashers.label_pairs import labelled_rows
 from ddh.hashers.linear_algebra import Reals, Ridge, column_means
 from ddh.neighbours.labels import indicators
@@ -18,7 +15,6 @@ from ddh.neighbours.labels import indicators
 LEAST_COLUMNS = 64
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class LFH(LinearHasher):
     """Latent factors U whose products say how likely two rows share a label.
 
@@ -51,7 +47,7 @@ class LFH(LinearHasher):
     iterations: int = 50
     columns: int | None = None
 
-    def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
+    def _fit(self, X: Floats, y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
         assert y is not None
         rows = labelled_rows(y, None, rng)
         if len(rows) < len(X):
@@ -71,23 +67,9 @@ class LFH(LinearHasher):
         return U
 
 
-def log_likelihood(U: Reals, U_J: Reals, S_J: NDArray[np.bool_], beta: float) -> Reals:
-    """Each row's share of the objective against the columns J, taken as fixed.
-
-    Counts every pair twice, as (i, j) and (j, i), which is what makes the gradient
-    (S - A) U_J - U / beta.
-    """
-    theta = U @ U_J.T / 2
-    pairs = S_J * theta - np.logaddexp(0, theta)
-    return 2 * pairs.sum(axis=1) - np.square(U).sum(axis=1) / (2 * beta)
-
-
 def bound_step(U: Reals, U_J: Reals, S_J: NDArray[np.bool_], beta: float) -> Reals:
-    """The maximum of the lower bound with the constant Hessian H of Theorem 1, for every row.
-
-    a (1 - a) <= 1/4 bounds the true Hessian by H = -U_J^T U_J / 8 - I / beta; `log_likelihood`
-    of no row falls.
-    """
+    """The maximum of the lower bound with the constant Hessian H of Theorem 1, for every row; as
+    a(1 - a) <= 1/4 bounds the true Hessian, the likelihood of no row falls."""
     gradient = pair_gradient(U, U_J, S_J, beta)
     H = -(U_J.T @ U_J) / 8 - np.eye(U.shape[1]) / beta
     return U - np.linalg.solve(H, gradient.T).T

@@ -1,8 +1,5 @@
-"""Means, covariances, principal components, ridge and thresholds that the shallow methods share.
-
-Everything here walks over blocks of rows: beside the features it holds d x d and n x bits arrays,
-never a second copy of the features.
-"""
+"""Means, covariances, principal components, ridge and thresholds that the shallow methods share,
+by blocks of rows: beside the features they hold d x d and n x bits arrays."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 import scipy.sparse.linalg
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from ddh._core.errors import InputError
 from ddh._core.spans import spans
@@ -36,10 +33,10 @@ def column_means(X: NDArray[Any]) -> Reals:
 
 
 def centred_blocks(
-    X: NDArray[Any], mean: Reals
+    X: NDArray[Any], mean: Reals | float, dtype: DTypeLike | None = None
 ) -> Iterator[tuple[slice, NDArray[np.floating[Any]]]]:
-    """Blocks of X - mean in the precision of X, each with its rows."""
-    centre = mean.astype(X.dtype)
+    """Blocks of X - mean, by default in the precision of X, each with its rows."""
+    centre = np.asarray(mean, dtype or X.dtype)
     for rows in spans(len(X), BLOCK_ROWS):
         yield rows, X[rows] - centre
 
@@ -67,8 +64,7 @@ def project(
 def principal_components(X: NDArray[Any], count: int) -> tuple[Reals, Reals, Reals]:
     """(mean, components (d, count), variances), largest first; signs fixed so that runs repeat.
 
-    A component without variance is a column of zeros: its bit is +1 for every row instead of the
-    sign of rounding errors.
+    A component without variance is zero: its bit is +1 instead of the sign of rounding errors.
     """
     require_dimensions(count, X.shape[1])
     mean, matrix = covariance(X)
@@ -135,31 +131,23 @@ class Ridge:
     def __init__(
         self, A: NDArray[np.floating[Any]], penalty: float, centre: Reals | float = 0.0
     ) -> None:
-        self.A = A
-        self.centre = centre
+        self.A, self.centre = A, centre
         gram = penalty * np.eye(A.shape[1])
-        for _, block in self._blocks():
+        for _, block in centred_blocks(A, centre, np.float64):
             gram += block.T @ block
         self.factor = scipy.linalg.cho_factor(gram, overwrite_a=True)
-
-    def _blocks(self) -> Iterator[tuple[slice, Reals]]:
-        for rows in spans(len(self.A), BLOCK_ROWS):
-            yield rows, self.A[rows].astype(np.float64) - self.centre
 
     def coefficients(self, targets: NDArray[Any]) -> Reals:
         """(columns of A, columns of targets)."""
         moments = np.zeros((self.A.shape[1], targets.shape[1]))
-        for rows, block in self._blocks():
+        for rows, block in centred_blocks(self.A, self.centre, np.float64):
             moments += block.T @ targets[rows]
         return scipy.linalg.cho_solve(self.factor, moments)
 
 
 def halving_thresholds(values: NDArray[np.floating[Any]]) -> Reals:
-    """Per column a threshold with half of the rows on each side: the median, kept off the rows.
-
-    It lies in the middle of a gap between two rows, the one nearest to the median, so that no
-    row sits on it and rounding cannot turn a bit. Below all rows of a constant column.
-    """
+    """Per column the middle of the gap between two rows that is nearest to the median: no row sits
+    on it, so rounding cannot turn a bit. Below all rows of a constant column."""
     ordered = np.sort(values.astype(np.float64), axis=0)
     n = len(ordered)
     spread = ordered[-1] - ordered[0]

@@ -1,16 +1,13 @@
 """Charikar (2002), "Similarity estimation techniques from rounding algorithms": random planes."""
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from ddh.hashers.base import LinearHasher
+from ddh._core.spans import spans
+from ddh.hashers.base import Floats, LinearHasher
 from ddh.hashers.linear_algebra import column_means
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class LSH(LinearHasher):
     """Signs of random projections; two vectors at angle t agree in a bit with 1 - t / pi.
 
@@ -31,13 +28,12 @@ class LSH(LinearHasher):
 
     orthogonal: bool = False
 
-    def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
+    def _fit(self, X: Floats, y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
         dimensions = X.shape[1]
         self.mean_ = column_means(X)
         planes = rng.standard_normal((dimensions, self.bits))
         if self.orthogonal:
-            for start in range(0, self.bits, dimensions):
-                block = planes[:, start : start + dimensions]
-                q, r = np.linalg.qr(block)
-                planes[:, start : start + dimensions] = q * np.sign(np.diag(r))
+            for block in spans(self.bits, dimensions):
+                q, r = np.linalg.qr(planes[:, block])
+                planes[:, block] = q * np.sign(np.diag(r))
         self.projection_ = planes

@@ -1,11 +1,9 @@
 """Wang, Zhang, Jing & Ma (2006), "AnnoSearch: image auto-annotation by search": signs of PCA."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from ddh.hashers.base import LinearHasher
+from ddh.hashers.base import Floats, LinearHasher
 from ddh.hashers.linear_algebra import principal_components
 
 
@@ -21,5 +19,5 @@ class PCAH(LinearHasher):
     paper = "Wang, Zhang, Jing & Ma, AnnoSearch, CVPR"
     year = 2006
 
-    def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
+    def _fit(self, X: Floats, y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
         self.mean_, self.projection_, self.variances_ = principal_components(X, self.bits)

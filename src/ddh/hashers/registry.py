@@ -12,33 +12,14 @@ if TYPE_CHECKING:  # scikit-learn, which they build on, takes seconds to import
     from ddh.hashers.base import Hasher
     from ddh.hashers.image_hasher import ImageHasher
 
+_NAMES = (
+    "LSH", "PCAH", "SH", "SphH", "KMH", "ITQ", "IsoHash", "SemanticHashing", "DH", "DeepBit", "SSH",
+    "SPLH", "LFH", "KSH", "SDH", "FastH", "CNNH", "DSRH", "DSCH", "DRSCH", "DPSH", "HashNet", "DDH",
+)  # fmt: skip
+_ELSEWHERE = {"SemanticHashing": "semantic_hashing", "DRSCH": "dsch"}
 # name -> module of ddh.hashers; a module is imported when its method is first asked for, so
 # that shallow methods work without torch.
-MODULES: dict[str, str] = {
-    "LSH": "lsh",
-    "PCAH": "pcah",
-    "SH": "sh",
-    "SphH": "sphh",
-    "KMH": "kmh",
-    "ITQ": "itq",
-    "IsoHash": "isohash",
-    "SemanticHashing": "semantic_hashing",
-    "DH": "dh",
-    "DeepBit": "deepbit",
-    "SSH": "ssh",
-    "SPLH": "splh",
-    "LFH": "lfh",
-    "KSH": "ksh",
-    "SDH": "sdh",
-    "FastH": "fasth",
-    "CNNH": "cnnh",
-    "DSRH": "dsrh",
-    "DSCH": "dsch",
-    "DRSCH": "drsch",
-    "DPSH": "dpsh",
-    "HashNet": "hashnet",
-    "DDH": "ddh",
-}
+MODULES = {name: _ELSEWHERE.get(name, name.lower()) for name in _NAMES}
 
 
 def method(name: str) -> "type[Hasher]":

@@ -1,8 +1,5 @@
 """Shen, Shen, Liu & Shen (2015), "Supervised discrete hashing"."""
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,15 +7,14 @@ from ddh._core.arrays import sgn
 from ddh._core.errors import InputError
 from ddh._core.progress import track
 from ddh._core.spans import spans
-from ddh.hashers.base import Floats, Hasher
-from ddh.hashers.kernel_features import draw_anchors, gaussian_kernel, mean_squared_distance
+from ddh.hashers.base import Floats
+from ddh.hashers.kernel_features import KernelHasher
 from ddh.hashers.label_pairs import labelled_rows
-from ddh.hashers.linear_algebra import BLOCK_ROWS, Reals, Ridge, column_means
+from ddh.hashers.linear_algebra import BLOCK_ROWS, Reals, Ridge
 from ddh.neighbours.labels import indicators
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class SDH(Hasher):
+class SDH(KernelHasher):
     """Codes from which a linear classifier reads the labels, found without relaxing the signs.
 
     Minimises ||Y - B W||^2 + `class_ridge` ||W||^2 + `nu` ||B - Phi P||^2 (Eq. 5) in turns over the
@@ -55,7 +51,7 @@ class SDH(Hasher):
     hash_ridge: float = 1e-2
     iterations: int = 5
 
-    def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
+    def _fit(self, X: Floats, y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
         assert y is not None
         if self.width is not None and not self.width > 0:
             raise InputError(f"width must be positive, not {self.width}")
@@ -63,11 +59,11 @@ class SDH(Hasher):
         if len(rows) < len(X):
             X = X[rows]
         Y = indicators(y)[rows]
-        self.mean_ = column_means(X)
-        self.anchors_ = draw_anchors(X, self.mean_, self.anchors, rng)
-        mean_squared = mean_squared_distance(X, self.mean_, self.anchors_)
+        mean_squared = self._draw_anchors(X, self.anchors, rng)
         self.width_ = self.width or mean_squared / 2
-        Phi = self._kernel_float32(X)
+        Phi = np.empty((len(X), len(self.anchors_) + 1), np.float32)
+        for block in spans(len(X), BLOCK_ROWS):
+            Phi[block] = self._with_ones(X[block])
         B = sgn(rng.standard_normal((len(X), self.bits)), np.float32)
         hash_functions = Ridge(Phi, self.hash_ridge)
         P = hash_functions.coefficients(B)
@@ -78,27 +74,17 @@ class SDH(Hasher):
             P = hash_functions.coefficients(B)
         self.projection_ = P
 
-    def _kernel(self, X: NDArray[Any]) -> Reals:
+    def _with_ones(self, X: Floats) -> Reals:
         """Kernels with all anchors, and a column of ones for the bias."""
-        kernel = gaussian_kernel(X, self.mean_, self.anchors_, self.width_)
-        return np.column_stack([kernel, np.ones(len(X))])
+        return np.column_stack([self._kernel(X), np.ones(len(X))])
 
-    def _kernel_float32(self, X: NDArray[Any]) -> NDArray[np.float32]:
-        Phi = np.empty((len(X), len(self.anchors_) + 1), np.float32)
-        for rows in spans(len(X), BLOCK_ROWS):
-            Phi[rows] = self._kernel(X[rows])
-        return Phi
-
-    def _outputs(self, X: NDArray[Any]) -> Floats:
-        return self._kernel(X) @ self.projection_
+    def _outputs(self, X: Floats) -> Floats:
+        return self._with_ones(X) @ self.projection_
 
 
 def discrete_codes(B: Floats, Q: Floats, W: Floats, sweeps: int = 10) -> Floats:
-    """Minimise ||B W||^2 - 2 tr(Q^T B) over B in {-1, +1} by cyclic coordinate descent (Sec. 2.3).
-
-    Column k given the others is b_k = sgn(q_k - B_-k W_-k w_k^T) (Eq. 12), the exact minimum, so
-    the objective never rises. Stops when a sweep changes nothing.
-    """
+    """Minimise ||B W||^2 - 2 tr(Q^T B) over B in {-1, +1} by cyclic coordinate descent (Sec. 2.3),
+    one column exactly at a time, until a sweep changes nothing; the objective never rises."""
     B = B.copy()
     for _ in range(sweeps):
         before = B.copy()

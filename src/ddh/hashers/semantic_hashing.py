@@ -1,7 +1,6 @@
 """Salakhutdinov & Hinton (2009), "Semantic hashing": a stack of RBMs, fine-tuned as autoencoder."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -34,16 +33,6 @@ class RBM:
         mean = self.a + h @ self.W.T
         return mean if self.gaussian else torch.sigmoid(mean)
 
-    def energy(self, v: Tensor, h: Tensor) -> Tensor:
-        """E(v, h) of each row."""
-        own = 0.5 * (v - self.a).square().sum(dim=1) if self.gaussian else -(v @ self.a)
-        return own - h @ self.c - ((v @ self.W) * h).sum(dim=1)
-
-    def free_energy(self, v: Tensor) -> Tensor:
-        """F(v) = -log sum_h e^-E(v, h) of each row."""
-        own = 0.5 * (v - self.a).square().sum(dim=1) if self.gaussian else -(v @ self.a)
-        return own - nn.functional.softplus(self.c + v @ self.W).sum(dim=1)
-
     def contrastive_divergence(
         self, v: Tensor, *, learning_rate: float, momentum: float, decay: float = 2e-4
     ) -> float:
@@ -75,7 +64,7 @@ def train_rbm(
             )
 
 
-class NoisyAutoencoder(Objective):
+class NoisyAutoencoder(nn.Module):
     """The error of the unrolled stack, with noise on the input of the code layer.
 
     Against noise of this size only a code near 0 or 1 gets through: the noise makes it binary.
@@ -101,7 +90,6 @@ def unrolled(stack: Sequence[RBM]) -> HashLayers:
     return decoder
 
 
-@dataclass(eq=False, repr=False)
 class SemanticHashing(DeepHasher):
     """RBMs trained one upon another by CD-1, then fine-tuned to rebuild the features from codes.
 
@@ -129,7 +117,7 @@ class SemanticHashing(DeepHasher):
     def _layers(self, dimensions: int) -> HashLayers:
         return HashLayers(self._sizes(dimensions), nn.Sigmoid)
 
-    def _objective(self, layers: HashLayers, features: Tensor, labels: Tensor | None) -> Objective:
+    def _objective(self, layers: HashLayers, features: Tensor, labels: Tensor) -> Objective:
         with torch.no_grad():
             stack = self._pretrained(layers, features)
         return NoisyAutoencoder(features, unrolled(stack), self.noise)

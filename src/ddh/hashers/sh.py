@@ -1,8 +1,5 @@
 """Weiss, Torralba & Fergus (2008), "Spectral hashing"."""
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,7 +8,6 @@ from ddh.hashers.base import Floats, Hasher
 from ddh.hashers.linear_algebra import Reals, principal_components, project
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class SH(Hasher):
     """Signs of the smoothest Laplacian eigenfunctions of a uniform box fitted to the data.
 
@@ -34,7 +30,7 @@ class SH(Hasher):
 
     percentile: float = 0.0
 
-    def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
+    def _fit(self, X: Floats, y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
         if not 0 <= self.percentile < 50:
             raise InputError(f"percentile must be in [0, 50), not {self.percentile}")
         count = min(self.bits, X.shape[1])
@@ -44,7 +40,7 @@ class SH(Hasher):
         self.lower_, sides = ends[0], ends[1] - ends[0]
         self.axes_, self.frequencies_ = smoothest_modes(sides, self.bits)
 
-    def _outputs(self, X: NDArray[Any]) -> Floats:
+    def _outputs(self, X: Floats) -> Floats:
         Z = (X - self.mean_) @ self.components_ - self.lower_
         return np.cos(Z[:, self.axes_] * self.frequencies_)
 
@@ -52,9 +48,8 @@ class SH(Hasher):
 def smoothest_modes(sides: Reals, count: int) -> tuple[NDArray[np.int64], Reals]:
     """(axis, m pi / R_axis) of the `count` smoothest one-axis modes, smoothest first.
 
-    Eigenvalues grow with the frequency m pi / R; ties go to the earlier axis. The longest side
-    alone offers `count` modes, so there are always enough. A box without extent has one
-    eigenfunction, the constant, of frequency 0.
+    The longest side alone offers `count` modes, so there are always enough. A box without extent
+    has one eigenfunction, the constant, of frequency 0.
     """
     longest = sides.max()
     if longest == 0:

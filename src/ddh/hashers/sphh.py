@@ -1,8 +1,5 @@
 """Heo, Lee, He, Chang & Yoon (2012), "Spherical hashing"."""
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -17,7 +14,6 @@ MEAN_TOLERANCE = 0.10
 STD_TOLERANCE = 0.15
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class SphH(Hasher):
     """A bit says whether a point lies inside a sphere.
 
@@ -40,10 +36,12 @@ class SphH(Hasher):
 
     iterations: int = 100
 
-    def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
+    def _fit(self, X: Floats, y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
         # distances do not depend on the origin; the mean as origin keeps their rounding small
         self.mean_ = column_means(X)
-        start = self._first_pivots(X, rng)
+        few = min(PIVOT_ROWS, len(X))
+        rows = np.stack([rng.choice(len(X), few, replace=False) for _ in range(self.bits)])
+        start = X[rows].astype(np.float64).mean(axis=1) - self.mean_
         products, norms = self._products(X, start)
         gram = start @ start.T
         # Pivots stay in the span of the first ones, pivots = T start: all distances follow from
@@ -61,13 +59,7 @@ class SphH(Hasher):
         self.pivots_ = T @ start
         self.squared_radii_ = -halving_thresholds(-distances)
 
-    def _first_pivots(self, X: NDArray[Any], rng: np.random.Generator) -> Reals:
-        """Means of a few random rows each."""
-        few = min(PIVOT_ROWS, len(X))
-        rows = np.stack([rng.choice(len(X), few, replace=False) for _ in range(self.bits)])
-        return X[rows].astype(np.float64).mean(axis=1) - self.mean_
-
-    def _products(self, X: NDArray[Any], pivots: Reals) -> tuple[Reals, Reals]:
+    def _products(self, X: Floats, pivots: Reals) -> tuple[Reals, Reals]:
         """(centred rows times pivots, squared norms of centred rows), in float64 like encoding."""
         products, norms = np.empty((len(X), len(pivots))), np.empty(len(X))
         for rows in spans(len(X), BLOCK_ROWS):
@@ -76,7 +68,7 @@ class SphH(Hasher):
             norms[rows] = np.einsum("ij,ij->i", block, block)
         return products, norms
 
-    def _outputs(self, X: NDArray[Any]) -> Floats:
+    def _outputs(self, X: Floats) -> Floats:
         products, norms = self._products(X, self.pivots_)
         pivot_norms = np.square(self.pivots_).sum(axis=1)
         return self.squared_radii_ - squared_distances(products, norms, pivot_norms)
@@ -111,11 +103,7 @@ def forces(shared: Reals, T: Reals, n: int) -> Reals:
 
 
 def spherical_distance(left: ArrayLike, right: ArrayLike) -> Reals:
-    """The paper's Eq. 4 between +-1 codes: bits that differ, divided by spheres in common.
-
-    The 0.1 added to the divisor, for codes without a common sphere, is the authors'. Returns
-    (left rows, right rows).
-    """
+    """The paper's Eq. 4 between rows of +-1 codes, with the authors' 0.1 for none in common."""
     a, b = np.asarray(left), np.asarray(right)
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1]:
         raise InputError(f"two arrays of +-1 codes of one length are needed: {a.shape}, {b.shape}")

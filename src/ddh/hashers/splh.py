@@ -1,8 +1,6 @@
 """Wang, Kumar & Chang (2010), "Sequential projection learning for hashing with compact codes"."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +8,7 @@ from numpy.typing import NDArray
 from ddh._core.progress import track
 from ddh._core.spans import spans
 from ddh.hashers.base import Floats, LinearHasher
-from ddh.hashers.label_pairs import PairSimilarity, labelled_rows
+from ddh.hashers.label_pairs import labelled_pairs
 from ddh.hashers.linear_algebra import (
     BLOCK_ROWS,
     Reals,
@@ -19,14 +17,12 @@ from ddh.hashers.linear_algebra import (
     top_eigenvector,
     without_empty_columns,
 )
-from ddh.neighbours.labels import indicators
 
 MOST_BOUNDARY_ROWS = 2000
 BOUNDARY_SHARE = 8
 DECAY = 0.1
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class SPLH(LinearHasher):
     """One projection after the other, each mending the pairs that those before it got wrong.
 
@@ -60,14 +56,14 @@ class SPLH(LinearHasher):
     step: float = 1.0
     labelled: int = 2000
 
-    def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
+    def _fit(self, X: Floats, y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
         self.mean_, data_term = covariance(X)
         if y is None:
             W, self.thresholds_ = self._fit_unlabelled(X, data_term)
         else:
-            rows = labelled_rows(y, self.labelled, rng)
-            S = PairSimilarity(indicators(y)[rows]).dense().astype(np.float64)
-            W = self._fit_labelled(X[rows] - self.mean_, S, data_term)
+            rows, S = labelled_pairs(y, self.labelled, rng)
+            pairs = S.dense().astype(np.float64)
+            W = self._fit_labelled(X[rows] - self.mean_, pairs, data_term)
             self.thresholds_ = np.zeros(self.bits)
         self.projection_ = without_empty_columns(W, data_term)
 
@@ -83,14 +79,15 @@ class SPLH(LinearHasher):
             data_term = deflate(data_term, W[:, k])
         return W
 
-    def _fit_unlabelled(self, X: NDArray[Any], data_term: Reals) -> tuple[Reals, Reals]:
+    def _fit_unlabelled(self, X: Floats, data_term: Reals) -> tuple[Reals, Reals]:
         W = np.zeros((X.shape[1], self.bits))
         thresholds = np.zeros(self.bits)
         pairs = np.zeros_like(data_term)
         for k in self._bits():
             matrix = self.eta * data_term + pairs
             W[:, k] = top_eigenvector(matrix.__matmul__, len(matrix))
-            projected = self._along(X, W[:, k])
+            parts = [(X[rows] - self.mean_) @ W[:, k] for rows in spans(len(X), BLOCK_ROWS)]
+            projected = np.concatenate(parts)
             thresholds[k] = halving_thresholds(projected[:, None])[0]
             groups = boundary_groups(projected - thresholds[k])
             means = np.stack([X[rows].mean(axis=0, dtype=np.float64) for rows in groups])
@@ -98,11 +95,7 @@ class SPLH(LinearHasher):
             data_term = deflate(data_term, W[:, k])
         return W, thresholds
 
-    def _along(self, X: NDArray[Any], w: Reals) -> Reals:
-        """(X - mean) @ w in float64, as encoding computes it."""
-        return np.concatenate([(X[b] - self.mean_) @ w for b in spans(len(X), BLOCK_ROWS)])
-
-    def _outputs(self, X: NDArray[Any]) -> Floats:
+    def _outputs(self, X: Floats) -> Floats:
         return super()._outputs(X) - self.thresholds_
 
 
@@ -143,11 +136,8 @@ def boundary_groups(signed: Reals) -> list[NDArray[np.intp]]:
 
 
 def pseudo_pairs(means: Reals) -> Reals:
-    """X^T S X over all pairs between the four groups, from the groups' mean rows (Eq. 13).
-
-    Near below and near above must link; near and far of one side cannot. Each kind of pairs has
-    a total weight of 1.
-    """
+    """X^T S X over the pairs between four groups, from the groups' mean rows (Eq. 13): near below
+    and near above must link, near and far of one side cannot; both kinds weigh 1 in all."""
     near_below, near_above, far_below, far_above = means
     must = np.outer(near_below, near_above)
     cannot = (np.outer(near_below, far_below) + np.outer(near_above, far_above)) / 2

@@ -1,14 +1,11 @@
 """Wang, Kumar & Chang (2010), "Semi-supervised hashing for scalable image retrieval"."""
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ddh.hashers.base import LinearHasher
-from ddh.hashers.label_pairs import PairSimilarity, labelled_rows
+from ddh.hashers.base import Floats, LinearHasher
+from ddh.hashers.label_pairs import labelled_pairs
 from ddh.hashers.linear_algebra import (
     Reals,
     covariance,
@@ -16,10 +13,8 @@ from ddh.hashers.linear_algebra import (
     require_dimensions,
     without_empty_columns,
 )
-from ddh.neighbours.labels import indicators
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class SSH(LinearHasher):
     """Projections that keep the pairs that share a label together, and the others apart.
 
@@ -48,13 +43,12 @@ class SSH(LinearHasher):
     orthogonal: bool = False
     labelled: int = 5000
 
-    def _fit(self, X: NDArray[Any], y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
+    def _fit(self, X: Floats, y: NDArray[np.int64] | None, rng: np.random.Generator) -> None:
         assert y is not None
         require_dimensions(self.bits, X.shape[1])
-        rows = labelled_rows(y, self.labelled, rng)
+        rows, S = labelled_pairs(y, self.labelled, rng)
         self.mean_, data_term = covariance(X)
         X_l = X[rows] - self.mean_
-        S = PairSimilarity(indicators(y)[rows])
         M = S.quadratic(X_l) / len(rows) ** 2 + self.eta * data_term
         W = projections(M, self.bits, self.orthogonal)
         self.projection_ = without_empty_columns(W, data_term)
@@ -66,13 +60,7 @@ def projections(M: Reals, bits: int, orthogonal: bool) -> Reals:
     U = fix_signs(vectors[:, ::-1][:, :bits])
     if orthogonal or values[-1] <= 0:
         return U
-    rho = relaxation(values[0], values[-1])
+    # just above -lambda_min, where the factor exists (Sec. 3.4), and above rounding: a larger one
+    # gives directions closer to orthogonal ones, whose later bits are poor
+    rho = max(-1.1 * values[0], 1e-3 * values[-1])
     return scipy.linalg.cholesky(np.eye(len(M)) + M / rho, lower=True) @ U
-
-
-def relaxation(smallest: float, largest: float) -> float:
-    """rho: just above -lambda_min, where the factor exists (Sec. 3.4), and above rounding.
-
-    The larger rho is, the closer the directions are to orthogonal ones, whose later bits are poor.
-    """
-    return max(-1.1 * smallest, 1e-3 * largest)

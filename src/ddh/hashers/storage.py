@@ -1,9 +1,7 @@
 """A model on disk: a folder with `model.json` and `model.safetensors`, and no pickle.
 
-The JSON says what the model is (method, bits, every setting, library version), the safetensors
-file holds its arrays. The id of a model is a digest of both, so an index can tell whose codes
-it holds. Both files are written beside the old ones and moved into place: a reader never
-sees half a model.
+The id of a model is a digest of both files, so an index can tell whose codes it holds. They are
+written beside the old ones and moved into place: a reader never sees half a model.
 """
 
 import hashlib
@@ -79,8 +77,8 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Arrays, str]:
         raise ModelError(
             f"the model in {folder} is damaged ({error}); train or copy it again"
         ) from error
-    if not isinstance(description, dict) or description.get("format") != FORMAT:
-        found = description.get("format") if isinstance(description, dict) else None
+    found = description.get("format") if isinstance(description, dict) else None
+    if found != FORMAT:
         raise ModelError(
             f"the model in {folder} has format {found}, this library reads format {FORMAT}"
         )

@@ -5,14 +5,6 @@ from ddh.objective.memory import PairMemory
 from ddh.objective.positives import GraphPositives, GroupPositives, Positives
 
 __all__ = [
-    "GraphPositives",
-    "GroupPositives",
-    "PairMemory",
-    "Positives",
-    "Terms",
-    "all_pairs",
-    "gradient",
-    "in_batch",
-    "quantisation",
-    "regulariser",
-]
+    "GraphPositives", "GroupPositives", "PairMemory", "Positives", "Terms", "all_pairs", "gradient",
+    "in_batch", "quantisation", "regulariser",
+]  # fmt: skip

@@ -5,8 +5,6 @@ others needs neither the N outputs nor N products (see `ddh.objective.loss`). Me
 values of the network's type, and L x L in float64.
 """
 
-from typing import Self
-
 import torch
 from torch import Tensor
 
@@ -34,12 +32,6 @@ class Moments:
         self.gram = torch.zeros(
             groups if grams else 0, bits, bits, dtype=torch.float64, device=group_of.device
         )
-
-    @classmethod
-    def like(cls, other: Self) -> Self:
-        """Zero moments of the same groups."""
-        groups, bits = other.total.shape
-        return cls(bits, other.group_of, grams=len(other.gram) > 0, groups=groups)
 
     def clear(self) -> None:
         self.total.zero_()

@@ -1,9 +1,6 @@
-"""Who is similar to whom (s_ij = +1), in the two forms that the objective can read cheaply.
-
-`GraphPositives` is the sparse neighbourhood graph S of the paper's 2.1. `GroupPositives` is the
-labelled variant: images with the same labels form a group, and similarity is known between
-groups, so nothing of size N x N or of the number of similar pairs is ever held.
-"""
+"""Who is similar to whom (s_ij = +1), in the two forms that the objective can read cheaply: the
+sparse neighbourhood graph S of the paper's 2.1, and groups of images with the same labels. Nothing
+of size N x N or of the number of similar pairs is ever held for groups."""
 
 from abc import ABC, abstractmethod
 

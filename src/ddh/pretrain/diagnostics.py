@@ -1,8 +1,5 @@
-"""Measures of training progress that need no labels, and detection of representation collapse.
-
-All are computed on a fixed sample of the images, from the features that codes would be learned
-from.
-"""
+"""Measures of training progress on a fixed sample of the images, without labels, and detection of
+representation collapse."""
 
 from dataclasses import dataclass
 
@@ -42,10 +39,7 @@ class Diagnostics:
 
 
 def neighbours(features: Tensor) -> Tensor:
-    """Nearest rows of each row by the cosine of centred features, (n, 10 or fewer).
-
-    Memory: n^2 floats, for a sample of at most 4,096.
-    """
+    """Nearest rows of each row of a sample by the cosine of centred features, (n, 10 or fewer)."""
     x = normalize(features - features.mean(dim=0), dim=1)
     similarity = x @ x.T
     similarity.fill_diagonal_(-2)
@@ -56,10 +50,14 @@ def diagnostics(first: Tensor, second: Tensor, earlier: Tensor | None) -> Diagno
     """Measure the features (n, d) of two views; `earlier` are the neighbours last time."""
     first, second = first.double(), second.double()
     directions = normalize(first, dim=1)
+    stability = None
+    if earlier is not None:
+        again = neighbours(first)[:, :, None] == earlier[:, None, :]
+        stability = float(again.any(dim=2).double().mean())
     variances = torch.linalg.eigvalsh(torch.cov(first.T)).clamp(min=0)
     return Diagnostics(
         instance_accuracy=_instance_accuracy(first, second),
-        stability=None if earlier is None else _shared(neighbours(first), earlier),
+        stability=stability,
         entropy=_code_entropy(first),
         spread=float(directions.var(dim=0, correction=0).sum().sqrt()),
         rank=_effective_rank(variances),
@@ -71,10 +69,6 @@ def _instance_accuracy(first: Tensor, second: Tensor) -> float:
     similarity = normalize(first - mean, dim=1) @ normalize(second - mean, dim=1).T
     own = torch.arange(len(first), device=first.device)
     return float((similarity.argmax(dim=1) == own).double().mean())
-
-
-def _shared(now: Tensor, earlier: Tensor) -> float:
-    return float((now[:, :, None] == earlier[:, None, :]).any(dim=2).double().mean())
 
 
 def _code_entropy(features: Tensor) -> float:

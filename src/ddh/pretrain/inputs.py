@@ -1,12 +1,10 @@
 """Training batches of two random views per image: decoded images, and views made on the device.
 
-Small square arrays are used as they are. Other images are decoded once, to squares slightly
-larger than the network's input: 3 x side^2 bytes each, in memory or, given a folder, in a mapped
-file that only a run on the same images finds again. Pixels that fill at most a quarter of the
-free GPU memory are moved there.
+Small square arrays are used as they are. Other images are decoded once, to squares slightly larger
+than the network's input: 3 x side^2 bytes each, in memory or, given a folder, in a mapped file.
+Pixels that fill at most a quarter of the free GPU memory are moved there.
 """
 
-import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -14,18 +12,15 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ddh._core.atomic import write_atomic
-from ddh._core.errors import InputError
-from ddh._core.progress import bar
 from ddh.backbones import Backbone
 from ddh.images import Failure, ImageArray, ImageSource, Preprocessing, load_batches
 from ddh.pretrain.neighbour_positives import NeighbourPositives
 from ddh.pretrain.settings import PretrainSettings
 from ddh.pretrain.transforms import random_view
+from ddh.train.features import RowStore
 from ddh.train.identity import images_digest
 from ddh.train.inputs import Inputs, Parts
 
@@ -126,28 +121,11 @@ def decode(
         if height == width <= 2 * preprocessing.size:
             return source.pixels, []
     square = replace(preprocessing, size=round(MARGIN * preprocessing.size), resize=None)
-    shape = (len(source), square.size, square.size, 3)
-    if folder is None:
-        pixels = np.empty(shape, np.uint8)
-    else:
+    file = None
+    if folder is not None:
         file = folder / f"pixels-{images_digest(source, **square.to_dict())}.npy"
-        note = file.with_suffix(".json")
-        if note.is_file():  # written last: the pixels are complete
-            usable, failed = json.loads(note.read_text())
-            return open_memmap(file, "r")[:usable], [Failure(**entry) for entry in failed]
-        pixels = open_memmap(file, "w+", np.uint8, shape)
-    failures: list[Failure] = []
-    used = 0
-    with bar("Decoding", total=len(source), unit="image") as progress:
-        for batch in load_batches(source, square, DECODE_BATCH):
-            pixels[used : used + len(batch)] = batch.pixels
-            used += len(batch)
-            failures.extend(batch.failures)
-            progress.update(len(batch) + len(batch.failures))
-    if not used:
-        reason = failures[0].reason if failures else "there are none"
-        raise InputError(f"none of the {len(source)} images can be used: {reason}")
-    if isinstance(pixels, np.memmap):
-        pixels.flush()
-        write_atomic(note, json.dumps([used, [vars(failure) for failure in failures]]).encode())
-    return pixels[:used], failures
+    store = RowStore(source, (square.size, square.size, 3), np.uint8, file, resume=True)
+    batches = load_batches(source, square, DECODE_BATCH, indices=store.todo)
+    store.fill("Decoding", ((batch.pixels, batch.failures) for batch in batches))
+    pixels, _, failures = store.finish()
+    return pixels, failures

@@ -175,8 +175,7 @@ class PretrainTask(TrainingTask):
 
     def loss(self, batch: Views, rows: Tensor, progress: float) -> Tensor:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
-            loss: Tensor = self.forward(*batch, rows)
-        return loss
+            return self.forward(*batch, rows)
 
     def after_step(self, progress: float) -> None:
         self.step += 1
@@ -189,7 +188,7 @@ class PretrainTask(TrainingTask):
         if self.objective.needs_features and number > self.round:
             started = time.monotonic()
             self.objective.begin_round(self._features(mirror=True), self.seed + number)
-            trainer.reset_optimiser()
+            trainer.optimiser = self.optimiser()  # without momentum
             self.round, self.round_seconds = number, time.monotonic() - started
         schedule.reserved = self.round_seconds * (schedule.rounds - 1 - max(0, self.round))
         age = schedule.progress(self.step - self.positives_step)
@@ -259,8 +258,7 @@ class PretrainTask(TrainingTask):
             x = self.inputs.normalised(x).contiguous(memory_format=torch.channels_last)
             features = self._result_features(x)
             found.append((features + self._result_features(x.flip(3))) / 2 if mirror else features)
-        values: NDArray[np.float32] = torch.cat(found).cpu().numpy()
-        return values
+        return torch.cat(found).cpu().numpy()
 
     def _batches(self, rows: NDArray[np.int64]) -> Iterator[Tensor]:
         parts = np.array_split(rows, math.ceil(len(rows) / FEATURE_BATCH))

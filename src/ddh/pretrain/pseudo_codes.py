@@ -84,8 +84,8 @@ class PseudoCodes(SelfSupervised):
         self._pairs: tuple[list[Tensor], list[Tensor]] | None = None  # teacher's, student's values
 
     def train(self, mode: bool = True) -> Self:
-        """Keep the teacher in evaluation mode; its projector uses batch statistics, as the target
-        of BYOL does."""
+        """Keep the teacher in evaluation mode, but for its projector, as the target of BYOL
+        does."""
         super().train(mode)
         self.teacher.eval()
         self.teacher_head.eval()
@@ -145,11 +145,8 @@ class PseudoCodes(SelfSupervised):
 def neighbourhood_codes(
     features: NDArray[np.float32], bits: int, k1: int, seed: int, device: str
 ) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """Signs (n, bits) of DDH's codes averaged over neighbourhoods, and a confidence per image.
-
-    The confidence of an image is the mean of |mean bit| over its bits. Memory: that of `knn`
-    and of training a hashing layer, and eight bytes per bit.
-    """
+    """Signs (n, bits) of DDH's codes averaged over neighbourhoods, and per image the mean |mean
+    bit|."""
     n = len(features)
     values = l2_normalize(features)
     head = fit_head(values, bits, adapt(hashing_settings("fast"), n), seed=seed, device=device)
@@ -161,8 +158,7 @@ def neighbourhood_codes(
 
 def _logits(head: nn.Module, features: Tensor) -> Tensor:
     """Logits (n, L) of the bits."""
-    logits: Tensor = head(normalize(features.float(), dim=1))
-    return SHARPNESS * logits.float()
+    return SHARPNESS * head(normalize(features.float(), dim=1)).float()
 
 
 def _values(*modules: nn.Module) -> list[Tensor]:

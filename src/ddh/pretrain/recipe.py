@@ -29,8 +29,8 @@ class Recipe:
 def recipe(preset: str, source: ImageSource, gpu: bool) -> Recipe:
     """The recipe of a preset, for a user who names no backbone.
 
-    "quality" trains a network for tiny images from random weights where there are many of them
-    and a GPU; it beats ImageNet features, which come from larger images (docs/results.md).
+    Many tiny images and a GPU: a network trained on them from random weights beats ImageNet
+    features, which come from larger images (docs/results.md).
     """
     if preset == "quality" and gpu and len(source) >= MANY and longer_side(source) <= TINY:
         return Recipe("resnet18-tiny", "random", STAGES)

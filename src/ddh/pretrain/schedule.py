@@ -12,9 +12,8 @@ MIN_STEPS = 2 * TRIAL_STEPS
 class PretrainSchedule(Schedule):
     """Warm-up and cosine decay in each round, within a number of epochs or of minutes.
 
-    With a time budget `total` is a guess until `TRIAL_STEPS` are done. From then on it follows the
-    measured time per step, so a run ends on time even if the machine slows down. The learning rate
-    depends on the fraction done, so it decays smoothly.
+    With a time budget `total` is a guess until `TRIAL_STEPS` are done, then it follows the
+    measured time per step: a run ends on time even if the machine slows down.
     """
 
     def __init__(self, settings: PretrainSettings, steps_per_epoch: int) -> None:

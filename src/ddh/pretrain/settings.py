@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ddh._core.errors import InputError
+from ddh._core.errors import InputError, check_numbers
 from ddh.backbones import Backbone
 from ddh.pretrain.transforms import ViewSettings
 
@@ -21,6 +21,7 @@ LOWEST = {
     "momentum": 0, "weight_decay": 0, "neighbours_from": 0, "neighbours_prob": 0, "min_overlap": 0,
     "min_confidence": 0, "consistency": 0,
 }  # fmt: skip
+POSITIVE = ("minutes", "learning_rate", "neighbours_refresh", "labelled_fraction")
 FORMER_NAMES = {"codes": "pseudo-codes"}  # in settings stored by version 0.1
 
 
@@ -90,14 +91,7 @@ class PretrainSettings:
             raise InputError(f"there is no objective {self.objective!r}; choose one of: {known}")
         if (self.epochs is None) == (self.minutes is None):
             raise InputError("give either epochs or minutes, to say how long to pretrain")
-        for name, least in LOWEST.items():
-            value = getattr(self, name)
-            if value is not None and not value >= least:
-                raise InputError(f"{name} must be at least {least}, not {value}")
-        for name in ("minutes", "learning_rate", "neighbours_refresh", "labelled_fraction"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise InputError(f"{name} must be positive, not {value}")
+        check_numbers(vars(self), LOWEST, POSITIVE)
         if self.labelled_fraction > 1:
             raise InputError(f"labelled_fraction is up to 1, not {self.labelled_fraction}")
 
@@ -139,7 +133,6 @@ class SelfSupervised(nn.Module, ABC):
 
     def begin_round(self, features: NDArray[np.float32], seed: int) -> None:
         """Prepare a round of training from the current features of all images."""
-        return
 
     def diagnostics(self) -> dict[str, float]:
         """Figures specific to this objective, for the training history."""
@@ -159,8 +152,7 @@ def projection(dimensions: int, hidden: int, out: int) -> nn.Sequential:
 def objective_class(name: str) -> type[SelfSupervised]:
     """The class of an objective, by its name."""
     module, _, attribute = OBJECTIVES[name].partition(":")
-    found: type[SelfSupervised] = getattr(import_module(f"ddh.pretrain.{module}"), attribute)
-    return found
+    return getattr(import_module(f"ddh.pretrain.{module}"), attribute)
 
 
 def pretrain_settings(

@@ -1,10 +1,9 @@
 """Random transforms of images, a whole batch at once on its device, in pure torch.
 
-Crop, mirror, colour jitter, greyscale, blur and solarisation are those of BYOL (Grill et al.,
-2020). Colour changes are affine, so brightness, contrast, saturation, hue and greyscale are one
-3 x 3 matrix and one offset per image. Affine maps and tone changes are those of RandAugment
-(Cubuk et al., 2020), cutout is that of DeVries & Taylor (2017); crop, mirror and affine map are
-one transformation.
+Crop, mirror, colour, blur and solarisation are those of BYOL (Grill et al., 2020); affine maps and
+tone changes those of RandAugment (Cubuk et al., 2020); cutout that of DeVries & Taylor (2017).
+Colour changes are one 3 x 3 matrix and one offset per image; crop, mirror and affine map are one
+transformation.
 """
 
 import math
@@ -162,22 +161,16 @@ def _jitter(x: Tensor, settings: ViewSettings, generator: torch.Generator) -> Te
     brightness, contrast, saturation = factor(), factor(), factor()
     angle = 2 * math.pi * changed * _uniform(n, -settings.hue, settings.hue, generator)
     saturation = torch.where(_chosen(n, settings.grayscale_prob, generator), 0.0, saturation)
-    matrix = _colour_matrix(saturation, angle) * (brightness * contrast)[:, None, None]
-    luminance = _colour_axes(x.device)[0][0]
-    mean = torch.einsum("nchw,c->n", x, luminance) / (x.shape[2] * x.shape[3])
-    offset = brightness * (1 - contrast) * mean
-    recoloured = torch.einsum("nij,njhw->nihw", matrix, x) + offset[:, None, None, None]
-    return recoloured.clamp(0, 1)
-
-
-def _colour_matrix(saturation: Tensor, angle: Tensor) -> Tensor:
-    """(n, 3, 3): keep the luminance, rotate the hue and scale the saturation."""
-    yiq, inverse = _colour_axes(angle.device)
-    change = torch.zeros(len(angle), 3, 3, device=angle.device)
+    yiq, inverse = _colour_axes(x.device)
+    change = torch.zeros(n, 3, 3, device=x.device)  # keeps the luminance, rotates the hue
     change[:, 0, 0] = 1
     change[:, 1, 1] = change[:, 2, 2] = saturation * angle.cos()
     change[:, 1, 2], change[:, 2, 1] = -saturation * angle.sin(), saturation * angle.sin()
-    return inverse @ change @ yiq
+    matrix = (inverse @ change @ yiq) * (brightness * contrast)[:, None, None]
+    mean = torch.einsum("nchw,c->n", x, yiq[0]) / (x.shape[2] * x.shape[3])
+    offset = brightness * (1 - contrast) * mean
+    recoloured = torch.einsum("nij,njhw->nihw", matrix, x) + offset[:, None, None, None]
+    return recoloured.clamp(0, 1)
 
 
 @cache

@@ -18,9 +18,8 @@ def augment(
 ) -> Tensor:
     """Crop `min_scale` to all of each image's area at random, and mirror half of the images.
 
-    Parameters are drawn on the CPU from `seed`, so a run repeats on every device. With `part`
-    (places, n) the images are those at some places of a batch of n, and get what they would
-    get there.
+    Drawn on the CPU, so a run repeats on every device. With `part` (places, n) the images are
+    those at some places of a batch of n, and get what they would get there.
     """
     places, n = (slice(None), len(pixels)) if part is None else part
     generator = torch.Generator().manual_seed(seed)
@@ -35,11 +34,8 @@ def augment(
 def crop_transform(
     area: Tensor, aspect: Tensor, offset: Tensor, mirrored: Tensor, overhang: float = 0.0
 ) -> Tensor:
-    """Affine maps (n, 2, 3) of crops of a relative `area` and an `aspect` ratio.
-
-    `offset` (2, n) in [-1, 1] moves a crop from one edge to the other, and beyond it by the
-    fraction `overhang` of half a side.
-    """
+    """Affine maps (n, 2, 3) of crops of a relative `area`; `offset` (2, n) in [-1, 1] moves a crop
+    from edge to edge, and beyond by the fraction `overhang` of half a side."""
     width, height = (area * aspect).sqrt().clamp(max=1), (area / aspect).sqrt().clamp(max=1)
     transform = torch.zeros(len(area), 2, 3, device=area.device)
     transform[:, 0, 0] = torch.where(mirrored, -width, width)

@@ -1,9 +1,9 @@
-"""Checkpoints of a training run: safetensors files, written atomically.
+"""Checkpoints of a training run: safetensors files, written atomically, plain values in the
+header.
 
-One file holds modules, optimiser and further tensors; plain values are JSON in its header. Where
-several processes train together, each writes its rows of sharded tensors beside it, under names
-that only this checkpoint knows: the checkpoint counts when the one file is in place, and older
-shards are deleted then. Any number of processes can resume from it.
+Processes that train together each write their rows of sharded tensors beside the one file, under
+names that only it knows: the checkpoint counts, and older shards are deleted, when it is in place.
+Any number of processes can resume from it.
 """
 
 import json
@@ -85,10 +85,8 @@ def load(
     rows: int,
     processes: Processes = SINGLE,
 ) -> tuple[dict[str, Any], Tensors] | None:
-    """State and tensors of a checkpoint, None if there is none; `sharded` gets its rows.
-
-    Values of the state that differ from `expected` are those of another run, and refused.
-    """
+    """State and tensors of a checkpoint, None if there is none; `sharded` gets its rows. A
+    checkpoint whose state differs from `expected` is that of another run, and refused."""
     if not path.is_file():
         return None
     try:

@@ -99,8 +99,8 @@ class Processes:
         return torch.cat([whole[: mine.start], rows, whole[mine.stop :]])
 
     def share_value(self, term: Tensor) -> Tensor:
-        """A term that every process has whole, of which each has its own part of the gradient:
-        as a value it counts once."""
+        """A term that all have whole, each with its part of the gradient: as a value it counts
+        once."""
         return term - term.detach() * (1 - 1 / self.size) if self.size > 1 else term
 
     def agree(self, value: bool, device: torch.device) -> bool:
@@ -156,10 +156,6 @@ class Shard:
         self._batch = (torch.empty(0), slice(0, 0))
 
     @property
-    def is_single(self) -> bool:
-        return self.processes.is_single
-
-    @property
     def rows(self) -> slice:
         return self.processes.shard(self.total)
 
@@ -185,11 +181,8 @@ def current() -> Processes:
 
 @contextmanager
 def job(device: str = "auto") -> Iterator[Processes]:
-    """Join the processes that torchrun started; without torchrun, this one stays alone.
-
-    Inside, `DDH.fit` trains on all of them. The first error ends the job, with one message:
-    torchrun stops the other processes.
-    """
+    """Join the processes that torchrun started, for `DDH.fit` to train on all of them; without
+    torchrun, this one stays alone. The first error ends the job, with one message."""
     global _current
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield SINGLE

@@ -1,8 +1,7 @@
 """Features of pictures: the network at its fastest, with decoding running beside it.
 
-On a GPU: bfloat16 and channels-last. On a CPU: batch norms folded into the convolutions,
-channels-last, and bfloat16 where the processor has instructions for it. `ddh bench encode`
-compares this with a plain loop.
+On a GPU: bfloat16. On a CPU: batch norms folded into the convolutions, and bfloat16 where the
+processor has instructions for it. `ddh bench encode` compares this with a plain loop.
 """
 
 import copy
@@ -11,16 +10,18 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.lib.format import open_memmap
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from torch import Tensor
 
 from ddh._core.atomic import write_atomic
 from ddh._core.errors import InputError, ModelError
 from ddh._core.progress import bar
+from ddh._core.spans import spans
 from ddh.backbones import Backbone, fold_batch_norm
 from ddh.images import Failure, ImageSource, load_batches
 from ddh.train.augmentation import augment
@@ -32,6 +33,8 @@ from ddh.train.run_folder import read_json
 CPU_BATCH, GPU_BATCH = 32, 256
 NOTE_SECONDS = 5.0
 COPY_ROWS = 65536
+
+RowBatches = Iterator[tuple[NDArray[Any], list[Failure]]]
 
 
 @dataclass(frozen=True)
@@ -69,8 +72,8 @@ class Extractor:
 
     @torch.inference_mode()
     def __call__(self, pixels: NDArray[np.uint8], seed: int | None = None) -> Tensor:
-        """Features (n, dimensions) of uint8 (n, h, w, 3), float32 on the device; with a seed, of
-        random views of the pictures."""
+        """Features (n, dimensions) of uint8 (n, h, w, 3), float32; with a seed, of random
+        views."""
         x = self.network.normalise(torch.from_numpy(pixels).to(self.device, non_blocking=True))
         if seed is not None:
             x = augment(x, seed)
@@ -87,18 +90,14 @@ class Extractor:
         batch_size: int | None = None,
         view: int = 0,
     ) -> Iterator[FeatureBatch]:
-        """Features batch by batch; pictures that cannot be read are reported, not raised.
-
-        `view` 0 is the pictures themselves; any other number stands for a random view of each.
-        """
+        """Features batch by batch, of a random view of each picture unless `view` is 0; pictures
+        that cannot be read are reported, not raised."""
         preprocessing, size = self.network.preprocessing, batch_size or self.batch_size
         for batch in load_batches(source, preprocessing, size, indices=indices):
-            features, seed = torch.empty(0, self.network.dimensions, device=self.device), None
-            if view and len(batch):
-                drawn = np.random.SeedSequence((view, int(batch.indices[0]))).generate_state(1)
-                seed = int(drawn[0])
+            features = torch.empty(0, self.network.dimensions, device=self.device)
             if len(batch):
-                features = self(batch.pixels, seed)
+                drawn = np.random.SeedSequence((view, int(batch.indices[0]))).generate_state(1)
+                features = self(batch.pixels, int(drawn[0]) if view else None)
             yield FeatureBatch(batch.indices, features, batch.failures)
 
 
@@ -124,86 +123,105 @@ def extract(
     extractor = Extractor(backbone, device)
     identity = None if folder is None else RunIdentity.of_images(source, backbone)
     found: list[Features] = []
+
+    def values(view: int, indices: NDArray[np.int64]) -> RowBatches:
+        for batch in extractor.stream(source, indices=indices, batch_size=batch_size, view=view):
+            rows = batch.features.cpu().numpy()
+            if not np.isfinite(rows).all():
+                raise ModelError("the network gives NaN or infinite features; check its weights")
+            yield rows, batch.failures
+
     for view in range(views + 1):
-        store = _Store(
-            source,
-            backbone.dimensions,
-            folder,
-            identity and identity.with_values(view=view),
-            resume,
-        )
-        todo = np.arange(store.rows.start + store.done, store.rows.stop)
-        label = f"View {view}" if view else "Features"
-        with bar(label, total=store.done + len(todo), unit="image", show=show) as progress:
-            progress.update(store.done)
-            for batch in extractor.stream(source, indices=todo, batch_size=batch_size, view=view):
-                store.add(batch)
-                progress.update(len(batch.indices) + len(batch.failures))
-        found.append(store.finish())
+        own = identity and identity.with_values(view=view)
+        file = own.path(folder, "features", ".npy") if folder and own else None
+        store = RowStore(source, (backbone.dimensions,), np.float32, file, resume)
+        store.fill(f"View {view}" if view else "Features", values(view, store.todo), show)
+        found.append(Features(*store.finish(), own))
     plain = found[0]
     if not views:
         return plain
-    values = np.concatenate([features.values for features in found])
+    joined = np.concatenate([features.values for features in found])
     identity = identity and identity.with_values(views=views)
-    return Features(values, np.tile(plain.usable, views + 1), plain.failures, identity)
+    return Features(joined, np.tile(plain.usable, views + 1), plain.failures, identity)
 
 
-class _Store:
-    """Rows of features in memory or in a mapped file, with a note of how far they have come."""
+class RowStore:
+    """Rows made from the readable pictures of a source, in memory or in a mapped file.
+
+    A note beside the file says how far they have come, for a run that continues (`resume`).
+    Several processes need a file; each fills the rows of its shard.
+    """
 
     def __init__(
         self,
         source: ImageSource,
-        dimensions: int,
-        folder: Path | None,
-        identity: RunIdentity | None,
+        shape: tuple[int, ...],
+        dtype: DTypeLike,
+        file: Path | None,
         resume: bool,
     ) -> None:
-        self.source, self.identity = source, identity
-        self.processes = current()
-        self.rows = self.processes.shard(len(source))
+        self.source, self.file, self.processes = source, file, current()
         self.failures: list[Failure] = []
-        self.done = 0
-        self.noted = time.monotonic()
-        self.file: Path | None = None
-        shape = (len(source), dimensions)
-        if folder is None or identity is None:
+        self.done, self.noted = 0, time.monotonic()
+        whole = (len(source), *shape)
+        if file is None:
             if not self.processes.is_single:
                 raise InputError("several processes need a checkpoint_dir that all of them see")
-            self.values = np.zeros(shape, np.float32)
+            self.values: NDArray[Any] = np.empty(whole, dtype)
             return
-        folder.mkdir(parents=True, exist_ok=True)
-        file = self.file = identity.path(folder, "features", ".npy")
-        note = self._note(self.processes.rank)
-        if resume and note.is_file() and file.is_file():
-            noted = read_json(note)
-            self.done = noted["done"]
-            self.failures = [Failure(**entry) for entry in noted["failures"]]
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if resume and file.is_file() and self._note(self.processes.rank).is_file():
+            self.done, self.failures = self._noted(self.processes.rank)
 
         def create() -> None:
-            if not (resume and file.is_file() and _mapped(file).shape == shape):
-                open_memmap(file, "w+", np.float32, shape)
+            if not (resume and file.is_file() and _mapped(file).shape == whole):
+                open_memmap(file, "w+", dtype, whole)
 
         self.processes.run_on_main(create)
         self.values = _mapped(file, "r+")
 
-    def _note(self, rank: int) -> Path:
-        """The note of a process; of a single one, it covers all pictures."""
-        assert self.file is not None
-        if self.processes.is_single:
-            return self.file.with_suffix(".json")
-        rows = self.processes.shard(len(self.source), rank)
-        return self.file.with_name(f"{self.file.stem}-{rows.start}-{rows.stop}.json")
+    @property
+    def todo(self) -> NDArray[np.int64]:
+        """The pictures of this process that have no row yet."""
+        shard = self.processes.shard(len(self.source))
+        return np.arange(shard.start + self.done, shard.stop)
 
-    def add(self, batch: FeatureBatch) -> None:
-        values = batch.features.cpu().numpy()
-        if not np.isfinite(values).all():
-            raise ModelError("the network gives NaN or infinite features; check its weights")
-        self.values[batch.indices] = values
-        self.failures.extend(batch.failures)
-        self.done += len(batch.indices) + len(batch.failures)
-        if self.file is not None and time.monotonic() - self.noted > NOTE_SECONDS:
+    def fill(self, label: str, batches: RowBatches, show: bool | None = None) -> None:
+        """Add the rows of the pictures `todo`, and the failures among them, batch by batch."""
+        start, total = self.processes.shard(len(self.source)).start, self.done + len(self.todo)
+        with bar(label, total=total, unit="image", show=show) as progress:
+            progress.update(self.done)
+            for rows, failures in batches:
+                first = start + self.done - len(self.failures)
+                self.values[first : first + len(rows)] = rows
+                self.failures.extend(failures)
+                self.done += len(rows) + len(failures)
+                progress.update(len(rows) + len(failures))
+                if self.file is not None and time.monotonic() - self.noted > NOTE_SECONDS:
+                    self._write_note()
+
+    def finish(self) -> tuple[NDArray[Any], NDArray[np.int64], list[Failure]]:
+        """(rows, the pictures that they are of, failures) of all processes."""
+        values = self.values[: self.done - len(self.failures)]
+        if self.file is not None:
             self._write_note()
+            if not self.processes.is_single:
+                values = self._join(self.file)
+        bad = np.array([failure.index for failure in self.failures], np.int64)
+        usable = np.setdiff1d(np.arange(len(self.source)), bad)
+        if not len(usable):
+            reason = self.failures[0].reason if self.failures else "there are none"
+            raise InputError(f"none of the {len(self.source)} images can be used: {reason}")
+        return values, usable, self.failures
+
+    def _note(self, rank: int) -> Path:
+        assert self.file is not None
+        rows = self.processes.shard(len(self.source), rank)
+        return self.file.with_name(f"{self.file.stem}-rows-{rows.start}-{rows.stop}.json")
+
+    def _noted(self, rank: int) -> tuple[int, list[Failure]]:
+        noted = read_json(self._note(rank))
+        return noted["done"], [Failure(**entry) for entry in noted["failures"]]
 
     def _write_note(self) -> None:
         assert isinstance(self.values, np.memmap)
@@ -212,43 +230,30 @@ class _Store:
         write_atomic(self._note(self.processes.rank), json.dumps(note).encode())
         self.noted = time.monotonic()
 
-    def finish(self) -> Features:
-        if self.file is not None:
-            self._write_note()
-            if not self.processes.is_single:  # read what the other processes have done
-                self.processes.barrier()
-                self.values = _mapped(self.file)
-                notes = [read_json(self._note(rank)) for rank in range(self.processes.size)]
-                self.failures = [Failure(**f) for note in notes for f in note["failures"]]
-        bad = np.array([failure.index for failure in self.failures], np.int64)
-        usable = np.setdiff1d(np.arange(len(self.source)), bad)
-        if not len(usable):
-            reason = self.failures[0].reason if self.failures else "there are none"
-            raise InputError(f"none of the {len(self.source)} images can be used: {reason}")
-        return Features(self._usable_rows(usable), usable, self.failures, self.identity)
-
-    def _usable_rows(self, usable: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Rows of the readable pictures; several processes share them as a file."""
-        if len(usable) == len(self.values):
-            return self.values
-        if self.processes.is_single or self.file is None:
-            return self.values[usable]
-        path = self.file.with_name(f"usable-{self.file.name}")
+    def _join(self, file: Path) -> NDArray[Any]:
+        """The rows of all processes; where there are failures, without gaps in another file."""
+        self.processes.barrier()
+        values, path = _mapped(file), file.with_name(f"usable-{file.name}")
+        by_rank = [self._noted(rank)[1] for rank in range(self.processes.size)]
+        self.failures = [failure for failures in by_rank for failure in failures]
+        if not self.failures:
+            return values
 
         def write() -> None:
-            shape = (len(usable), self.values.shape[1])
-            rows = open_memmap(path, "w+", np.float32, shape)
-            for start in range(0, len(usable), COPY_ROWS):
-                part = slice(start, start + COPY_ROWS)
-                rows[part] = self.values[usable[part]]
+            shape = (len(values) - len(self.failures), *values.shape[1:])
+            rows, end = open_memmap(path, "w+", values.dtype, shape), 0
+            for rank, failures in enumerate(by_rank):
+                shard = self.processes.shard(len(values), rank)
+                for part in spans(shard.stop - len(failures), COPY_ROWS, shard.start):
+                    start, end = end, end + part.stop - part.start
+                    rows[start:end] = values[part]
             rows.flush()
 
         self.processes.run_on_main(write)
         return _mapped(path)
 
 
-def _mapped(file: Path, mode: str = "r") -> NDArray[np.float32]:
-    """A file of features as a mapped array."""
+def _mapped(file: Path, mode: str = "r") -> NDArray[Any]:
     try:
         return open_memmap(file, mode)
     except (OSError, ValueError) as error:

@@ -1,7 +1,4 @@
-"""The hashing head (2.2 to 2.4): labels, memory, training, and the linear layer that results.
-
-`fit_head` serves `DDH` and the pseudo-codes of pretraining.
-"""
+"""The hashing head (2.2 to 2.4) of `DDH` and of pseudo-codes: labels, memory, training."""
 
 import json
 import math
@@ -94,24 +91,22 @@ def fit_head(
         groups = label_groups(labels)
         degrees = groups.degree()
         label_statistics = {"groups": len(groups.sizes), "mean_degree": float(degrees.mean())}
-        positives: Positives = (
-            GroupPositives(groups, where)
-            if shard.is_single
-            else ShardedGroups(groups, shard, where)
-        )
+        positives: Positives = ShardedGroups(groups, shard, where)
     else:
+        saved, names = None, ("k1", "k2", "centre", "normalize")
+        if folder is not None and identity is not None:
+            of_labels = identity.with_values(**{name: getattr(settings, name) for name in names})
+            saved = of_labels.path(folder, "graph", ".npz")
         graph, label_statistics = neighbourhood_graph(
             features if label_features is None else label_features,
             settings,
             gpu=where.type == "cuda",
             approximate=approximate,
-            folder=folder,
+            saved=saved,
             resume=resume,
-            identity=identity,
         )
-        positives = (
-            GraphPositives(graph, where) if shard.is_single else ShardedGraph(graph, shard, where)
-        )
+        one = shard.processes.is_single
+        positives = GraphPositives(graph, where) if one else ShardedGraph(graph, shard, where)
     values = np.asarray(features[shard.rows], np.float32)
     phi = torch.from_numpy(values if values.flags.writeable else values.copy()).to(where)
     if settings.normalize:
@@ -170,23 +165,16 @@ def neighbourhood_graph(
     *,
     gpu: bool,
     approximate: bool,
-    folder: Path | None,
+    saved: Path | None,
     resume: bool,
-    identity: RunIdentity | None,
 ) -> tuple[sparse.csr_array, dict[str, Any]]:
-    """S by Alg. 1 and its statistics, or from the folder where an interrupted run left them.
-
-    Of several processes, the main one builds S, and each gets its own rows.
-    """
+    """S by Alg. 1 (of several processes, the rows of this one) and its statistics, or from the
+    folder where an interrupted run left them."""
     processes = current()
-    if folder is None and not processes.is_single:
+    if saved is None and not processes.is_single:
         raise InputError("several processes need a checkpoint_dir that all of them see")
+    folder = None if saved is None else saved.parent
     graphs: list[sparse.csr_array] = []
-    saved = None
-    if folder is not None and identity is not None:
-        names = ("k1", "k2", "centre", "normalize")
-        of_labels = identity.with_values(**{name: getattr(settings, name) for name in names})
-        saved = of_labels.path(folder, "graph", ".npz")
 
     def part(rank: int) -> Path:
         assert saved is not None
@@ -240,23 +228,21 @@ class HashingTask(TrainingTask):
         self.layer, self.positives = layer, positives
         with torch.no_grad():
             outputs = torch.cat([layer(part) for part in features.split(8192)])
-        grams = settings.alpha != 1
-        if shard.is_single:
-            self.memory = PairMemory(outputs, positives.group_of, group_grams=grams)
-        else:
-            groups = len(positives.sizes) if isinstance(positives, GroupPositives) else None
-            self.memory = ShardedMemory(
-                outputs, shard, positives.group_of, group_grams=grams, groups=groups
-            )
+        groups = len(positives.sizes) if isinstance(positives, GroupPositives) else None
+        stored = outputs, positives.group_of
+        options: dict[str, Any] = {"group_grams": settings.alpha != 1, "group_count": groups}
+        one = shard.processes.is_single
+        self.memory = (
+            PairMemory(*stored, **options) if one else ShardedMemory(shard, *stored, **options)
+        )
         self.settings, self.processes = settings, shard.processes
         self.network: nn.Module | None = None
-        self.network_parameters: list[nn.Parameter] = []
         self.hash = shard.processes.parallel(layer)
 
     def add_network(self, pictures: Pictures, depth: Depth, device: torch.device) -> None:
         """Let the backbone learn too."""
         self.network = pictures.backbone
-        self.network_parameters = prepare(pictures.backbone, depth, device)
+        prepare(pictures.backbone, depth, device)
         if not self.processes.is_single:
             share_batch_norms(pictures.backbone)
 
@@ -264,15 +250,13 @@ class HashingTask(TrainingTask):
         trained: dict[str, nn.Module] = {"layer": self.layer}
         return trained if self.network is None else trained | {"network": self.network}
 
-    def begin_epoch(self, trainer: Trainer) -> None:
-        self.memory.refresh()
+    def begin_segment(self, trainer: Trainer) -> None:
+        if trainer.step % trainer.schedule.steps_per_epoch == 0:  # not where a run is resumed
+            self.memory.refresh()
 
     def loss(self, batch: Tensor, rows: Tensor, progress: float) -> dict[str, Tensor]:
-        """J of a batch, divided by N x batch as in the authors' release, and its terms.
-
-        With several processes, each has the terms of its rows, and an equal share of what does
-        not belong to rows.
-        """
+        """J of a batch, divided by N x batch as in the authors' release, and its terms: those of
+        the rows of this process, and an equal share of what does not belong to rows."""
         settings, N, processes = self.settings, len(self.memory), self.processes
         z = self.hash(batch)
         b = int(processes.sums([len(rows)], z.device)[0])
@@ -294,9 +278,10 @@ class HashingTask(TrainingTask):
     def optimiser(self) -> torch.optim.Optimizer:
         settings, sgd = self.settings, self.settings.optimiser == "sgd"
         groups: list[dict[str, Any]] = [{"params": list(self.layer.parameters())}]
-        for weight in self.network_parameters:
-            scale = settings.backbone_lr_scale * (1.0 if sgd else relative_step(weight))
-            groups.append({"params": [weight], "lr_scale": scale})
+        for weight in self.network.parameters() if self.network else ():
+            if weight.requires_grad:
+                scale = settings.backbone_lr_scale * (1.0 if sgd else relative_step(weight))
+                groups.append({"params": [weight], "lr_scale": scale})
         rate, decay = settings.learning_rate, settings.weight_decay
         if sgd:
             momentum = settings.momentum
@@ -319,7 +304,7 @@ class HashingTask(TrainingTask):
 
 
 def relative_step(weight: nn.Parameter) -> float:
-    """Adam's steps have one size for all weights, but those of networks do not: before batch norms
-    they may be tiny. Its steps on small weights are therefore made in proportion to them."""
+    """How much smaller Adam's steps, of one size for all, must be for weights that are tiny, as
+    those before batch norms may be."""
     typical = float(weight.detach().square().mean().sqrt())
     return min(1.0, STEP_SIZE * max(LEAST_SIZE, typical))

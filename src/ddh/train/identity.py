@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ddh._core.spans import spans
 from ddh.backbones import Backbone
 from ddh.images import ImageFiles, ImageSource, pixel_digest
 
@@ -70,6 +71,6 @@ def arrays_digest(*arrays: NDArray[Any]) -> str:
     for array in arrays:
         digest.update(repr((array.shape, array.dtype.str)).encode())
         rows = np.atleast_1d(array)
-        for start in range(0, len(rows), BLOCK):
-            digest.update(np.ascontiguousarray(rows[start : start + BLOCK]).tobytes())
+        for block in spans(len(rows), BLOCK):
+            digest.update(np.ascontiguousarray(rows[block]).tobytes())
     return digest.hexdigest()

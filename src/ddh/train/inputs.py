@@ -37,11 +37,7 @@ class Inputs(ABC):
 
     @abstractmethod
     def batches(self, parts: Parts, seeds: list[int]) -> Iterator[tuple[Tensor, Any]]:
-        """(rows, batch) for each part, the row numbers of one step; its seed is for augmentation.
-
-        Where processes train together, rows are those of this process's shard, counted from its
-        start.
-        """
+        """(rows within this process's shard, batch) for each part, the row numbers of one step."""
 
 
 class FeatureInputs(Inputs):
@@ -99,7 +95,7 @@ class NetworkInputs(Inputs):
             if len(read):
                 pixels = torch.from_numpy(batch.pixels).to(self.mean.device)
                 x = augment(backbone.normalise(pixels), seed, part=(read, len(part)))
-            elif self.shard.is_single:
+            elif self.shard.processes.is_single:
                 yield rows, self.mean.new_empty(0, len(self.mean))
                 continue
             else:  # goes through the network too: the processes stay in step

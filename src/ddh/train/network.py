@@ -19,23 +19,19 @@ class HashingLayer(nn.Linear):
             self.bias.normal_(0, 0.01, generator=generator)
 
 
-def prepare(backbone: Backbone, depth: Depth, device: torch.device) -> list[nn.Parameter]:
+def prepare(backbone: Backbone, depth: Depth, device: torch.device) -> None:
     """Freeze what does not learn, put the rest in training mode, and move all to the device.
 
-    Batch norms keep the statistics of the trained weights they came with: codes are made with
-    these, and a short training on statistics of its own batches would end with features that the
-    hashing layer has not seen. Random weights have no statistics to keep.
+    Batch norms keep the statistics of trained weights: codes are made with these, and those of a
+    short training would not fit the hashing layer. Random weights have none to keep.
     """
     freeze(backbone.to(device, memory_format=torch.channels_last))  # type: ignore[call-overload]
-    parameters: list[nn.Parameter] = []
     for module in backbone.last_stage() if depth == "last stage" else [backbone]:
         module.requires_grad_(True).train()
-        parameters.extend(module.parameters())
     if backbone.origin != "random":
         for module in backbone.modules():
             if isinstance(module, nn.BatchNorm2d):
                 module.eval()
-    return parameters
 
 
 def freeze(backbone: Backbone) -> None:
@@ -50,13 +46,12 @@ def end_training(backbone: Backbone) -> None:
 
 
 def standardise(features: Tensor, centre: bool, shard: Shard) -> tuple[Tensor, Tensor]:
-    """(mean, scale) such that (phi - mean) / scale has an average squared length of its dimension.
+    """(mean, scale) over all shards that give phi an average squared length of its dimension.
 
-    They put every backbone's features on one scale for the hashing layer and are folded into W
-    and c after the training, so the model stays the one linear layer of Eq. 10. Where processes
-    train together, mean and scale are those of all shards.
+    They put every backbone's features on one scale for the hashing layer and are folded into W and
+    c after the training, so the model stays the one linear layer of Eq. 10.
     """
-    if shard.is_single:
+    if shard.processes.is_single:
         mean = features.mean(dim=0) if centre else torch.zeros_like(features[0])
         scale = (features - mean).square().mean().sqrt()
     else:

@@ -30,9 +30,8 @@ class Run:
 def run_folder(checkpoint_dir: Path | None, resume: bool, random_state: Any) -> Iterator[Run]:
     """A folder for the time of a run, and the seed that all of its processes use.
 
-    Our files lie in `checkpoint_dir/ddh-run`, marked by a file of ours: it alone is deleted when
-    the run has ended, and kept when it was interrupted. `random_state=None` draws a seed, which a
-    resumed run finds in the marker.
+    Our files lie in `checkpoint_dir/ddh-run`, marked by a file that keeps a drawn seed: it alone
+    is deleted when the run has ended, and kept when it was interrupted.
     """
     processes = current()
     folder = None if checkpoint_dir is None else checkpoint_dir / NAME
@@ -80,8 +79,6 @@ def _delete(folder: Path) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """A file of plain values that an interrupted run has left."""
     try:
-        values = json.loads(path.read_text())
+        return json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise ModelError(f"{path} is damaged; delete it to start again") from error
-    assert isinstance(values, dict)
-    return values

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Literal
 
-from ddh._core.errors import InputError
+from ddh._core.errors import InputError, check_numbers
 
 Depth = Literal["head", "last stage", "network"]
 DEPTHS: tuple[Depth, ...] = ("head", "last stage", "network")
@@ -14,7 +14,7 @@ DEPTHS: tuple[Depth, ...] = ("head", "last stage", "network")
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings by the paper's names where it has one.
+    """Settings by the paper's names where it has one; the defaults are the preset "fast".
 
     The objective of a batch is divided by N x batch, as the authors' release does: the pairwise
     term is then a mean over pairs, and lambda1 weighs the quantisation as `lambda1 / N`. What
@@ -73,35 +73,32 @@ class Settings:
         start, as in the paper.
     """
 
-    k1: int
-    k2: int
-    views: int
-    flip_tta: bool
-    centre: bool
-    normalize: bool
-    alpha: float
-    lambda1: float
-    balanced: bool
-    lambda2: float
-    pairs: Literal["all", "batch"]
-    optimiser: Literal["sgd", "adam"]
-    learning_rate: float
-    final_learning_rate: float
-    backbone_lr_scale: float
-    momentum: float
-    weight_decay: float
-    batch_size: int
-    epochs: int
-    network_epochs: int
+    k1: int = 50
+    k2: int = 20
+    views: int = 0
+    flip_tta: bool = False
+    centre: bool = True
+    normalize: bool = True
+    alpha: float = 1.0
+    lambda1: float = 0.3
+    balanced: bool = True
+    lambda2: float = 0.0
+    pairs: Literal["all", "batch"] = "all"
+    optimiser: Literal["sgd", "adam"] = "adam"
+    learning_rate: float = 5e-3
+    final_learning_rate: float = 5e-5
+    backbone_lr_scale: float = 0.03
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+    batch_size: int = 1024
+    epochs: int = 20
+    network_epochs: int = 5
 
     def __post_init__(self) -> None:
-        for name, value in self.to_dict().items():
-            if name in ("k1", "k2", "batch_size", "epochs") and value < 1:
-                raise InputError(f"{name} must be at least 1, not {value}")
-            if name in ("alpha", "learning_rate", "final_learning_rate") and not value > 0:
-                raise InputError(f"{name} must be positive, not {value}")
-            if isinstance(value, int | float) and not value >= 0:
-                raise InputError(f"{name} must not be negative, not {value}")
+        values = self.to_dict()
+        least = {name: 0 for name, value in values.items() if isinstance(value, int | float)}
+        least |= dict.fromkeys(("k1", "k2", "batch_size", "epochs"), 1)
+        check_numbers(values, least, ("alpha", "learning_rate", "final_learning_rate"))
         if self.pairs not in ("all", "batch"):
             raise InputError(f"pairs must be 'all' or 'batch', not {self.pairs!r}")
         if self.optimiser not in ("sgd", "adam"):
@@ -137,24 +134,13 @@ PRESETS: dict[str, Settings] = {
     # neither momentum, epochs nor a schedule. Its released code differs: K1=20, K2=30, batch 50,
     # lr 1e-2 to 1e-6 over 100 epochs, weight decay 5e-4, no momentum.
     "paper": Settings(
-        k1=15, k2=6, views=0, flip_tta=False, centre=False, normalize=False, alpha=1.0,
-        lambda1=15.0,
-        balanced=False, lambda2=1e-5, pairs="all", optimiser="sgd", learning_rate=1e-3,
-        final_learning_rate=1e-3,
-        backbone_lr_scale=0.1, momentum=0.9, weight_decay=0.0, batch_size=128, epochs=100,
-        network_epochs=0,
+        k1=15, k2=6, centre=False, normalize=False, lambda1=15.0, balanced=False, lambda2=1e-5,
+        optimiser="sgd", learning_rate=1e-3, final_learning_rate=1e-3, backbone_lr_scale=0.1,
+        batch_size=128, epochs=100, network_epochs=0,
     ),
-    "fast": Settings(
-        k1=50, k2=20, views=0, flip_tta=False, centre=True, normalize=True, alpha=1.0,
-        lambda1=0.3,
-        balanced=True, lambda2=0.0, pairs="all", optimiser="adam", learning_rate=5e-3,
-        final_learning_rate=5e-5,
-        backbone_lr_scale=0.03, momentum=0.9, weight_decay=0.0, batch_size=1024, epochs=20,
-        network_epochs=5,
-    ),
+    "fast": Settings(),
+    "quality": Settings(flip_tta=True),  # `ddh.pretrain.recipe` adds the choice of the network
 }  # fmt: skip
-# `ddh.pretrain.recipe` adds the choice of the network.
-PRESETS["quality"] = replace(PRESETS["fast"], flip_tta=True)
 
 
 #: Names of settings in models of older versions -> names now.

@@ -12,6 +12,8 @@ so no row of U ever travels, and traffic does not grow with N or with the number
 `rows` are places within the shard here, not numbers of images.
 """
 
+from typing import Any
+
 import numpy as np
 import torch
 import torch.distributed as dist
@@ -20,7 +22,6 @@ from torch import Tensor, nn
 
 from ddh.neighbours import LabelGroups
 from ddh.objective import GroupPositives, PairMemory, Positives
-from ddh.objective.memory import Moments
 from ddh.objective.positives import SparseRows
 from ddh.train.distributed import Shard
 
@@ -31,17 +32,9 @@ class ShardedMemory(PairMemory):
     Memory: N / processes x L values, and L x L in float64; an update moves L^2 + L numbers.
     """
 
-    def __init__(
-        self,
-        outputs: Tensor,
-        shard: Shard,
-        group_of: Tensor | None = None,
-        *,
-        group_grams: bool = False,
-        groups: int | None = None,
-    ) -> None:
+    def __init__(self, shard: Shard, *arguments: Any, **options: Any) -> None:
         self.shard = shard
-        super().__init__(outputs, group_of, group_grams=group_grams, group_count=groups)
+        super().__init__(*arguments, **options)
 
     def __len__(self) -> int:
         return self.shard.total
@@ -55,12 +48,13 @@ class ShardedMemory(PairMemory):
         fresh = outputs.detach().to(self.outputs.dtype)
         stale = self.outputs[rows]
         for moments in self._moments():
-            change = Moments.like(moments)
-            change.add(rows, stale, sign=-1)
-            change.add(rows, fresh, sign=1)
-            self.shard.processes.all_reduce_(change.total, change.gram)
-            moments.total += change.total
-            moments.gram += change.gram
+            total, gram = moments.total.clone(), moments.gram.clone()
+            moments.clear()  # for the change, which is what the processes add up
+            moments.add(rows, stale, sign=-1)
+            moments.add(rows, fresh, sign=1)
+            self.shard.processes.all_reduce_(moments.total, moments.gram)
+            moments.total += total
+            moments.gram += gram
         self.outputs[rows] = fresh
 
 

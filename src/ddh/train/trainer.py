@@ -1,8 +1,6 @@
 """The training loop: one for the hashing layer, for the deep methods and for pretraining.
 
-A method supplies a `TrainingTask` with its loss; the `Trainer` owns data order, schedule, optimiser
-steps, checkpoints, resuming, processes that train together, progress bar, history and the check
-for divergence.
+A method supplies a `TrainingTask` with its loss; the `Trainer` owns everything else.
 """
 
 import math
@@ -71,10 +69,6 @@ class TrainingTask(ABC):
         A dict holds the loss under "loss", and further terms to be averaged into the history.
         With several processes, the loss is the sum of what they return.
         """
-
-    def begin_epoch(self, trainer: "Trainer") -> None:
-        """Called before the first step of an epoch."""
-        return
 
     def begin_segment(self, trainer: "Trainer") -> None:
         """Called before each segment; its time counts as training time."""
@@ -147,7 +141,8 @@ class Trainer:
         self.batch_size, self.seed, self.device = batch_size, seed, device
         self.label, self.show, self.processes = label, show, processes
         self.checkpoint, self.checkpoint_midway = checkpoint, checkpoint_midway
-        self.checkpoint_seconds = checkpoint_seconds
+        every = CHECKPOINT_SECONDS if checkpoint_seconds is None else checkpoint_seconds
+        self.checkpoint_seconds = every
         self.identity = {"seed": seed, "images": len(inputs), **(identity or {})}
         self.optimiser = task.optimiser()
         self.step, self.seconds = 0, 0.0
@@ -172,18 +167,10 @@ class Trainer:
             self._save(self.checkpoint)
         return self.history
 
-    def reset_optimiser(self) -> None:
-        """Start again with a new optimiser, without momentum."""
-        self.optimiser = self.task.optimiser()
-
-    # -- steps ----------------------------------------------------------------------------
-
     def _segment(self, progress: Bar) -> None:
         started = middle = time.monotonic()
         epoch, at = divmod(self.step, self.schedule.steps_per_epoch)
         end = self.schedule.segment_end(self.step)
-        if at == 0:
-            self.task.begin_epoch(self)
         self.task.begin_segment(self)
         order = np.random.default_rng((self.seed, epoch)).permutation(len(self.inputs))
         parts, seeds = [], []
@@ -208,10 +195,7 @@ class Trainer:
             if self.step == end:
                 self._end_segment(progress, started, (middle, end - halfway))
             if self.checkpoint is not None and (self.checkpoint_midway or self.step == end):
-                every = self.checkpoint_seconds
-                due = time.monotonic() - self._saved_at > (
-                    CHECKPOINT_SECONDS if every is None else every
-                )
+                due = time.monotonic() - self._saved_at > self.checkpoint_seconds
                 if self.processes.agree(due, self.device):  # the main process has the clock
                     self._save(self.checkpoint)
                     self._saved_at = time.monotonic()
@@ -265,8 +249,6 @@ class Trainer:
         """Sums of the segment's losses over its steps and over the processes."""
         sums = self.processes.sums([float(value) for value in self._sums.values()], self.device)
         return dict(zip(self._sums, sums, strict=True))
-
-    # -- checkpoints ----------------------------------------------------------------------
 
     def _save(self, path: Path) -> None:
         values, tensors = self.task.state()
