@@ -45,8 +45,8 @@ test-lowest:
 	  $(addprefix --ignore=tests/,bench cluster descriptors docs page serve)
 
 lint: setup-dev lint-page
-	$(BIN)/ruff check src tests examples docs/hooks.py
-	$(BIN)/ruff format --check src tests examples docs/hooks.py
+	$(BIN)/ruff check src tests examples docs/*.py
+	$(BIN)/ruff format --check src tests examples docs/*.py
 	$(BIN)/mypy
 
 # Types (JSDoc, by tsc) and eslint of the web page; in CI they are required.
