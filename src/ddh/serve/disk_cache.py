@@ -25,12 +25,10 @@ class DiskCache:
     def get(self, name: str) -> bytes | None:
         """The bytes of a name, None where they are not cached."""
         path = self._path(name)
-        try:
-            content = path.read_bytes()
+        with suppress(OSError):
             os.utime(path)  # most recently used
-        except OSError:
-            return None
-        return content
+            return path.read_bytes()
+        return None
 
     def put(self, name: str, content: bytes) -> None:
         """Cache bytes under a name."""

@@ -11,9 +11,9 @@ BATCHES = (1, 2, 4, 8, 16, 32, 64)
 
 
 class Metrics:
-    """Counters and histograms of one service."""
+    """Counters and histograms of one service; `rows` is called at each scrape."""
 
-    def __init__(self) -> None:
+    def __init__(self, rows: Callable[[], int]) -> None:
         self.registry = CollectorRegistry()
         counter = partial(Counter, registry=self.registry)
         histogram = partial(Histogram, registry=self.registry, buckets=LATENCIES)
@@ -32,12 +32,8 @@ class Metrics:
             "ddh_encode_seconds", "Time of one batch of pictures through the network."
         )
         self._encoded = counter("ddh_encoded_pictures", "Pictures that went through the network.")
+        Gauge("ddh_index_rows", "Rows of the index.", registry=self.registry).set_function(rows)
         self._by_route: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
-
-    def track_rows(self, count: Callable[[], int]) -> None:
-        """Report the number of rows, counted at each scrape."""
-        rows = Gauge("ddh_index_rows", "Rows of the index.", registry=self.registry)
-        rows.set_function(count)
 
     def answered(self, route: str, status: int, seconds: float) -> None:
         """Record one response."""

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 import ddh
 from ddh._core.errors import InputError
 from ddh._core.jobs import read_jobs
+from ddh.index import Row
 from ddh.index.rows import check_text
 from ddh.serve import models
 from ddh.serve.bodies import body_schema, parse_where, read_body
@@ -133,10 +134,14 @@ def items(
 @router.get("/items/{key:path}", response_model=models.Item, tags=["items"])
 def item(service: ServiceOf, key: str) -> dict[str, Any]:
     """One row."""
+    return service.pictures.item(_row(service, key))
+
+
+def _row(service: Service, key: str) -> Row:
     row = service.index.get(check_text(key, "a key"))
     if row is None:
         raise no_such_key(key)
-    return service.pictures.item(row)
+    return row
 
 
 @router.post(
@@ -192,9 +197,7 @@ async def _picture(service: Service, key: str, side: int, known: str) -> Respons
 
 
 def _picture_file(service: Service, key: str, side: int) -> tuple[str, Path]:
-    row = service.index.get(check_text(key, "a key"))
-    if row is None:
-        raise no_such_key(key)
+    row = _row(service, key)
     with suppress(OSError):
         if file := service.pictures.file(picture_name(row)):
             return thumbnail_tag(file, side), file
@@ -327,10 +330,5 @@ def metrics(service: ServiceOf) -> Response:
 @router.post("/session", status_code=204, tags=["service"])
 def session(request: Request, response: Response) -> None:
     """Exchange the token for a cookie, so that a browser can load pictures."""
-    response.set_cookie(
-        COOKIE,
-        request.app.state.sessions.cookie,
-        httponly=True,
-        samesite="strict",
-        secure=request.url.scheme == "https",
-    )
+    cookie, secure = request.app.state.sessions.cookie, request.url.scheme == "https"
+    response.set_cookie(COOKIE, cookie, httponly=True, samesite="strict", secure=secure)

@@ -59,7 +59,8 @@ def run(
         timeout_graceful_shutdown=STOP_SECONDS,
         limit_concurrency=MAX_CONNECTIONS,
     )
-    address = _address(listening)
+    name, bound, *_ = listening.getsockname()
+    address = f"http://{f'[{name}]' if ':' in name else name}:{bound}/"
     service = app.state.service
     click.echo(f"{service.name}: {len(service.index):,} rows at {address}  (Ctrl-C stops)")
     if open_browser:
@@ -75,11 +76,6 @@ def _listen(host: str, port: int) -> socket.socket:
         raise InputError(
             f"cannot listen on {host}:{port}: {error}; choose another --port, 0 takes a free one"
         ) from error
-
-
-def _address(listening: socket.socket) -> str:
-    host, port, *_ = listening.getsockname()
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
 def _set_up_log(level: int) -> None:

@@ -46,12 +46,10 @@ class Service:
     """
 
     def __init__(self, location: str, settings: Settings) -> None:
-        self.settings, self.metrics = settings, Metrics()
-        self.index = ddh.index.open(location, create=False)
-        self._handles = [self.index]
-        if self.index.engine != "milvus":
-            for _ in range(1 + SEARCH_THREADS):
-                self._handles.append(ddh.index.open(location, create=False))
+        self.settings, self.index = settings, ddh.index.open(location, create=False)
+        self.metrics = Metrics(self.index.__len__)
+        more = 0 if self.index.engine == "milvus" else 1 + SEARCH_THREADS
+        self._handles = [self.index, *(ddh.index.open(location, create=False) for _ in range(more))]
         writer, *searching = self._handles[1:] or [self.index] * (1 + SEARCH_THREADS)
         collection = Collection(self.index)
         # The index's own name, without where it lies.
@@ -89,7 +87,6 @@ class Service:
                 max_queue=settings.max_queued_images,
                 on_batch=self.metrics.encoded,
             )
-        self.metrics.track_rows(lambda: len(self.index))
 
     def _encoder(self, folder: Path | None) -> Encoder | None:
         model_id = self.index.model_id

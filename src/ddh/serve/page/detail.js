@@ -4,7 +4,7 @@ import { picturePath } from "./api.js";
 import { BitGrid, distanceText } from "./codes.js";
 import { copyButton, h, icon, iconButton } from "./dom.js";
 import { route } from "./router.js";
-import { altText, shortName, standIn } from "./thumbnail.js";
+import { pictureOf, shortName } from "./thumbnail.js";
 
 const dialog = h("dialog", { class: "detail", "aria-labelledby": "detail-title" });
 document.body.append(dialog);
@@ -40,7 +40,7 @@ function move(step) {
 function draw({ items, index, bits, reference, address = ({ key }) => route("search", { key }) }) {
   const item = items[index];
   dialog.replaceChildren(
-    h("div", { class: "detail-picture" }, large(item, bits),
+    h("div", { class: "detail-picture" }, pictureOf(item, bits, { class: "large", src: picturePath(item.key) }),
       items[index - 1] ? iconButton("left", "Previous picture", () => move(-1), "previous") : null,
       items[index + 1] ? iconButton("right", "Next picture", () => move(1), "next") : null),
     h("div", { class: "detail-facts" },
@@ -52,14 +52,6 @@ function draw({ items, index, bits, reference, address = ({ key }) => route("sea
       h("div", { class: "actions" },
         h("a", { class: "button primary", href: address(item) }, icon("search"), "Search from here"),
         copyButton(item.key, "Copy the key"))));
-}
-
-/** @param {Item} item @param {number} bits */
-function large(item, bits) {
-  if (!item.picture) return standIn(item, bits);
-  const image = h("img", { class: "large", src: picturePath(item.key), alt: altText(item) });
-  image.addEventListener("error", () => image.replaceWith(standIn(item, bits)), { once: true });
-  return image;
 }
 
 /** @param {Item} item @param {Reference | null} reference */

@@ -122,9 +122,8 @@ export class DuplicatesView {
     const item = group.items[index];
     const { bits } = this.app.health;
     const kept = item.key === group.keep;
-    const box = h("input", { type: "checkbox", "data-key": item.key, "aria-label": `Tick ${item.key}` });
-    box.checked = this.ticked.has(item.key);
-    box.addEventListener("change", () => { this.tick(group, item, box.checked); this.showTicks(); });
+    const box = h("input", { type: "checkbox", "data-key": item.key, "aria-label": `Tick ${item.key}`, checked: this.ticked.has(item.key),
+      onchange: () => { this.tick(group, item, box.checked); this.showTicks(); } });
     const size = [item.width && `${item.width} × ${item.height}`, typeof item.bytes === "number" && bytesText(item.bytes)].filter(Boolean);
     const suggested = group.items.find(({ key }) => key === group.keep) ?? item;
     const open = () => openDetail({ items: group.items, index, bits, reference: { code: suggested.code ?? "", name: "The suggested one's code" } });

@@ -37,7 +37,8 @@ export class MapView {
       "aria-label": "Map of the collection. Arrow keys move, plus and minus zoom, 0 shows all, Enter searches from the picture in the middle.",
       "aria-describedby": "map-said" });
     this.scatter = new Scatter(this.canvas, (context, ratio) => this.drawAbove(context, ratio));
-    this.choice = h("select", { id: "colour-by" });
+    this.choice = h("select", { id: "colour-by", onchange: () =>
+      go("map", this.choice.value === "" ? { bit: this.bit.value } : { colour: this.choice.value }, { replace: true }) });
     this.bit = new Slider({ id: "colour-bit", label: "Bit", max: app.health.bits - 1, pause: 0, text: String,
       changed: () => go("map", { bit: this.bit.value }, { replace: true }) });
     this.legend = h("ul", { class: "legend", role: "list", "aria-label": "Colours" });
@@ -53,8 +54,6 @@ export class MapView {
       iconButton("minus", "Zoom out", () => this.scatter.glideZoom(1 / 1.8)),
       iconButton("reset", "Show all", () => this.scatter.glide(...this.scatter.home())));
     this.element = h("div", { class: "view map waiting" }, this.canvas, this.cross, this.notices, this.tools, buttons, this.tip, this.announced);
-    this.choice.addEventListener("change", () =>
-      go("map", this.choice.value === "" ? { bit: this.bit.value } : { colour: this.choice.value }, { replace: true }));
     window.addEventListener("themechange", () => { if (this.points) this.paint(); });
     listenForPanZoom(this.canvas, this.scatter, {
       over: (x, y) => this.select(this.scatter.nearest(x, y, NEAR)),

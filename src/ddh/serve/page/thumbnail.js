@@ -13,23 +13,17 @@ export const altText = (item) => {
   return [`Picture ${item.key}`, ...facts].join(", ");
 };
 
-/**
- * A lazy thumbnail, in one of the sizes of the service: 160, 320 and 640 pixels.
- * @param {Item} item @param {number} bits
- */
-export function thumbnail(item, bits, size = 320) {
-  if (!item.picture) return standIn(item, bits);
-  const image = h("img", {
-    alt: altText(item), loading: "lazy", decoding: "async", draggable: "false",
-    src: thumbnailPath(item.key, size), width: size, height: size,
-  });
-  image.addEventListener("load", () => image.classList.add("loaded"), { once: true });
-  image.addEventListener("error", () => image.replaceWith(standIn(item, bits)), { once: true });
-  return image;
-}
+/** A lazy thumbnail, in one of the sizes of the service: 160, 320 and 640 pixels. @param {Item} item @param {number} bits */
+export const thumbnail = (item, bits, size = 320) => pictureOf(item, bits, {
+  loading: "lazy", decoding: "async", draggable: "false", src: thumbnailPath(item.key, size), width: size, height: size,
+  onload: ({ target }) => target.classList.add("loaded"),
+});
 
-/** @param {Item} item @param {number} bits */
-export function standIn(item, bits) {
-  const drawing = item.code ? new BitGrid(`No picture of ${item.key}. Its code`, { square: true }).show(item.code, bits).element : null;
-  return h("span", { class: "stand-in" }, drawing);
+/** An image of the item, or its code where there is none. @type {(item: Item, bits: number, attributes: Attributes) => HTMLElement} */
+export function pictureOf(item, bits, attributes) {
+  const code = () => h("span", { class: "stand-in" },
+    item.code ? new BitGrid(`No picture of ${item.key}. Its code`, { square: true }).show(item.code, bits).element : null);
+  if (!item.picture) return code();
+  const image = h("img", { alt: altText(item), ...attributes, onerror: () => image.replaceWith(code()) });
+  return image;
 }
