@@ -4,14 +4,15 @@ import hashlib
 import io
 import os
 import pickle
+from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ddh._core.errors import InputError
-from ddh.images.labelled import LabelledImages
+from ddh.images.labelled import LabelledImages, find_folder
 from ddh.images.sources import ImageArray
 
 FOLDER = "cifar-10-batches-py"
@@ -27,11 +28,7 @@ MD5 = {
     "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
     "test_batch": "40351d587109b95175f43aff81a1287e",
 }
-BATCHES = {
-    "train": tuple(f"data_batch_{i}" for i in range(1, 6)),
-    "test": ("test_batch",),
-    "all": (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"),
-}
+BATCHES = {"train": tuple(MD5)[:5], "test": tuple(MD5)[5:], "all": tuple(MD5)}
 CLASSES = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
 )  # fmt: skip
@@ -64,28 +61,15 @@ def cifar10(
     """
     if split not in BATCHES:
         raise InputError(f"the splits of CIFAR-10 are {', '.join(BATCHES)}, not {split!r}")
-    folder = _folder(Path(root))
+    folder = find_folder(root, ("", FOLDER), tuple(MD5), WHERE)
     batches = [_read_batch(folder / name, MD5[name]) for name in BATCHES[split]]
-    pixels = np.concatenate([batch.pixels for batch in batches])
-    labels = np.concatenate([batch.labels for batch in batches])
-    names = [name for batch in batches for name in batch.names]
-    return LabelledImages(ImageArray(pixels, names=names), labels, f"CIFAR-10 {split}", CLASSES)
+    pixels, labels, names = zip(*batches, strict=True)
+    images = ImageArray(np.concatenate(pixels), names=list(chain(*names)))
+    return LabelledImages(images, np.concatenate(labels), f"CIFAR-10 {split}", CLASSES)
 
 
-def _folder(root: Path) -> Path:
-    for folder in (root, root / FOLDER):
-        if any((folder / name).is_file() for name in MD5):
-            return folder
-    raise InputError(f"no CIFAR-10 batches in {root} or {root / FOLDER}: {WHERE}")
-
-
-class _Batch(NamedTuple):
-    pixels: NDArray[np.uint8]
-    labels: NDArray[np.int64]
-    names: list[str]
-
-
-def _read_batch(path: Path, md5: str) -> _Batch:
+def _read_batch(path: Path, md5: str) -> tuple[NDArray[np.uint8], NDArray[np.int64], list[str]]:
+    """(pixels, labels, names)."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -100,4 +84,4 @@ def _read_batch(path: Path, md5: str) -> _Batch:
         names = [name.decode("ascii") for name in batch[b"filenames"]]
     except Exception as error:  # a strange pickle makes the reader raise almost anything
         raise InputError(f"{path} does not hold a batch of CIFAR-10: {error}") from error
-    return _Batch(planes.transpose(0, 2, 3, 1), labels, names)
+    return planes.transpose(0, 2, 3, 1), labels, names

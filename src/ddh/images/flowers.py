@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ddh._core.errors import DDHWarning, InputError
-from ddh.images.labelled import LabelledImages
+from ddh.images.labelled import LabelledImages, find_folder
 from ddh.images.sources import ImageFiles
 
 PER_CLASS = 80
@@ -36,7 +36,7 @@ class Split:
 
 def flowers17(root: str | os.PathLike[str]) -> LabelledImages:
     """The 1,360 pictures; `root` is the folder of the files or one above it."""
-    folder = _folder(Path(root))
+    folder = _folder(root)
     names = [f"image_{number:04d}.jpg" for number in range(1, IMAGES + 1)]
     missing = sorted(set(names) - {path.name for path in folder.iterdir()})
     if missing:
@@ -54,7 +54,7 @@ def flowers17_splits(root: str | os.PathLike[str], *, seed: int = 0) -> tuple[Sp
     Without that file: three random ones of the same shape (40 / 20 / 20 per class), and a warning,
     since their figures are not those of the official splits.
     """
-    folder = _folder(Path(root))
+    folder = _folder(root)
     for place in (Path(root), folder, folder.parent):
         if (place / SPLITS_FILE).is_file():
             return _official_splits(place / SPLITS_FILE)
@@ -67,13 +67,9 @@ def flowers17_splits(root: str | os.PathLike[str], *, seed: int = 0) -> tuple[Sp
     return seeded_splits(LABELS, seed)
 
 
-def _folder(root: Path) -> Path:
-    for folder in (root, root / "jpg", root / "flowers17" / "jpg"):
-        if (folder / "image_0001.jpg").is_file():
-            return folder
-    raise InputError(
-        f"no image_0001.jpg in {root} or {root / 'jpg'}: get 17flowers.tgz from {WHERE}"
-    )
+def _folder(root: str | os.PathLike[str]) -> Path:
+    below = ("", "jpg", "flowers17/jpg")
+    return find_folder(root, below, ("image_0001.jpg",), f"get 17flowers.tgz from {WHERE}")
 
 
 def _official_splits(path: Path) -> tuple[Split, ...]:

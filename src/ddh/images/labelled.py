@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Self
 
@@ -70,6 +71,26 @@ class LabelledImages:
         return replace(self, images=self.images.take(chosen), labels=self.labels[chosen])
 
 
+def find_folder(
+    root: str | os.PathLike[str], below: Sequence[str], markers: Sequence[str], hint: str
+) -> Path:
+    """The first of the folders `below` the root that holds one of the markers, or an error."""
+    for folder in (Path(root) / name for name in below):
+        if any((folder / marker).exists() for marker in markers):
+            return folder
+    places = " or ".join(str(Path(root) / name) for name in below)
+    raise InputError(f"no {markers[0]} in {places}: {hint}")
+
+
+def read_lines(path: Path) -> dict[int, str]:
+    """The lines of a text file that are not blank, by their numbers from 1."""
+    try:
+        lines = path.read_text("utf-8", "surrogateescape").splitlines()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    return {number: line for number, line in enumerate(lines, 1) if line.strip()}
+
+
 def _exist(paths: Sequence[Path]) -> list[bool]:
     """Which paths exist; each folder is listed once, which is far faster than asking for each."""
     listed: dict[Path, frozenset[str]] = {}
@@ -93,42 +114,32 @@ def multi_label_list(
     out and counted in `missing`. Without `classes` they are called "0", "1", ...
     """
     path = Path(file)
-    try:
-        lines = path.read_text("utf-8", "surrogateescape").splitlines()
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from error
-    rows = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
-    if not rows:
+    lines = read_lines(path)
+    if not lines:
         raise InputError(f"{path} is empty: it should hold lines such as 'images/a.jpg 0 1 0'")
-    columns = _label_count(rows[0][1])
+    first = min(lines)
+    columns = _label_count(lines[first])
     if columns == 0:
-        raise InputError(f"{path}, line {rows[0][0]}: no 0/1 labels after the path")
+        raise InputError(f"{path}, line {first}: no 0/1 labels after the path")
     if classes is not None and len(classes) != columns:
         raise InputError(f"{path} has {columns} label columns, {len(classes)} classes were given")
-    labels = np.empty((len(rows), columns), np.uint8)
+    labels = np.empty((len(lines), columns), np.uint8)
     names = []
-    for row, (number, line) in enumerate(rows):
-        name, labels[row] = _parse(line, columns, f"{path}, line {number}")
-        names.append(name)
+    for row, (number, line) in enumerate(lines.items()):
+        if (found := _label_count(line)) != columns:
+            raise InputError(
+                f"{path}, line {number}: {found} labels where the first line has {columns}"
+            )
+        name, *labels[row] = line.strip().rsplit(maxsplit=columns)
+        names.append(name.replace("\\", "/"))
     named = tuple(classes) if classes is not None else tuple(map(str, range(columns)))
     return LabelledImages.from_files(root, names, labels, path.stem, named)
 
 
 def _label_count(line: str) -> int:
     """How many 0/1 words end the line; its first word is the path whatever it is."""
-    words = line.split()[1:]
-    trailing = 0
-    while words and words.pop() in ("0", "1"):
-        trailing += 1
-    return trailing
-
-
-def _parse(line: str, columns: int, where: str) -> tuple[str, NDArray[np.uint8]]:
-    found = _label_count(line)
-    if found != columns:
-        raise InputError(f"{where}: {found} labels where the first line has {columns}")
-    name, *labels = line.strip().rsplit(maxsplit=columns)
-    return name.replace("\\", "/"), np.array(labels, np.uint8)
+    words = reversed(line.split()[1:])
+    return len(list(takewhile(lambda word: word in ("0", "1"), words)))
 
 
 def digits() -> LabelledImages:

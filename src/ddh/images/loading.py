@@ -5,10 +5,10 @@ from collections import deque
 from collections.abc import Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from ddh._core.errors import InputError
 from ddh._core.progress import track
@@ -28,6 +28,9 @@ class Failure:
     index: int
     name: str
     reason: str
+
+
+_Task: TypeAlias = "Future[Failure | None]"
 
 
 @dataclass(frozen=True)
@@ -109,35 +112,28 @@ def _decode_batches(
         return None
 
     pool = ThreadPoolExecutor(workers, thread_name_prefix="ddh-images")
-    waiting: deque[_Pending] = deque()
+    # batches whose pictures are still being decoded, each into its own row
+    waiting: deque[tuple[NDArray[np.int64], NDArray[np.uint8], list[_Task]]] = deque()
     try:
         for part in parts:
             pixels = np.empty((len(part), preprocessing.size, preprocessing.size, 3), np.uint8)
             tasks = [pool.submit(prepare, int(i), pixels[k]) for k, i in enumerate(part)]
-            waiting.append(_Pending(part, pixels, tasks))
+            waiting.append((part, pixels, tasks))
             if len(waiting) > ahead:
-                yield waiting.popleft().collect()
+                yield _collect(*waiting.popleft())
         while waiting:
-            yield waiting.popleft().collect()
+            yield _collect(*waiting.popleft())
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-@dataclass(frozen=True)
-class _Pending:
-    """A batch whose pictures are still being decoded, each into its own row."""
-
-    indices: NDArray[np.int64]
-    pixels: NDArray[np.uint8]
-    tasks: list["Future[Failure | None]"]
-
-    def collect(self) -> Batch:
-        failures = [task.result() for task in self.tasks]
-        if not any(failures):
-            return Batch(self.indices, self.pixels)
-        usable = np.array([failure is None for failure in failures])
-        bad = [failure for failure in failures if failure is not None]
-        return Batch(self.indices[usable], self.pixels[usable], bad)
+def _collect(indices: NDArray[np.int64], pixels: NDArray[np.uint8], tasks: list[_Task]) -> Batch:
+    failures = [task.result() for task in tasks]
+    if not any(failures):
+        return Batch(indices, pixels)
+    usable = np.array([failure is None for failure in failures])
+    bad = [failure for failure in failures if failure is not None]
+    return Batch(indices[usable], pixels[usable], bad)
 
 
 def pixel_digest(source: ImageSource, indices: Iterable[int] | None = None) -> list[str]:
@@ -151,12 +147,13 @@ def pixel_digest(source: ImageSource, indices: Iterable[int] | None = None) -> l
     if isinstance(source, ImageArray):  # no need of threads, nor of a Pillow image each
         height, width = source.pixels.shape[1:3]
         return [_digest(width, height, source.pixels[i].tobytes()) for i in chosen]
-    digests = thread_imap(lambda i: _image_digest(source.read(i)), chosen)
+
+    def digest(i: int) -> str:
+        image = source.read(i)
+        return _digest(image.width, image.height, image.tobytes())
+
+    digests = thread_imap(digest, chosen)
     return list(track(digests, "Pixel digests", total=len(chosen), unit="image"))
-
-
-def _image_digest(image: Image.Image) -> str:
-    return _digest(image.width, image.height, image.tobytes())
 
 
 def _digest(width: int, height: int, rgb: bytes) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ddh._core.errors import InputError
-from ddh.images.labelled import LabelledImages
+from ddh.images.labelled import LabelledImages, find_folder, read_lines
 
 MOST_FREQUENT = 21  # the paper, section 3: "the 21 most frequent classes"
 PICTURES = ("Flickr", "images")
@@ -41,7 +41,7 @@ def nus_wide(
     """
     if split not in ("all", "train", "test"):
         raise InputError(f"the splits of NUS-WIDE are all, train and test, not {split!r}")
-    folder = _folder(Path(root))
+    folder = find_folder(root, ("", "NUS-WIDE", "NUS_WIDE"), ("Groundtruth/AllLabels",), WHERE)
     everything = _read_labels(folder / "Groundtruth" / "AllLabels")
     chosen = _most_frequent(everything, concepts)
     if split == "all":
@@ -57,7 +57,7 @@ def nus_wide(
     if len(set(lengths.values())) != 1:
         raise InputError(f"the label files differ in length: {lengths}")
     labels = np.stack(vectors, axis=1)
-    paths = _read_list(listing)
+    paths = [line.strip().replace("\\", "/") for line in read_lines(listing).values()]
     if len(paths) != len(labels):
         raise InputError(f"{listing} has {len(paths):,} images, its labels {len(labels):,} lines")
     shown = np.flatnonzero(labels.any(axis=1))
@@ -67,13 +67,6 @@ def nus_wide(
     return LabelledImages.from_files(images or below, relative, labels[shown], name, chosen)
 
 
-def _folder(root: Path) -> Path:
-    for folder in (root, root / "NUS-WIDE", root / "NUS_WIDE"):
-        if (folder / "Groundtruth" / "AllLabels").is_dir():
-            return folder
-    raise InputError(f"no Groundtruth/AllLabels in {root}: {WHERE}")
-
-
 def _find(folder: Path, name: str) -> Path:
     """A file whatever the case of its name: copies of the release differ (ImageList.txt)."""
     if folder.is_dir():
@@ -81,11 +74,6 @@ def _find(folder: Path, name: str) -> Path:
             if path.name.lower() == name.lower():
                 return path
     raise InputError(f"{folder / name} is missing: {WHERE}")
-
-
-def _read_list(path: Path) -> list[str]:
-    lines = path.read_text("utf-8", "surrogateescape").splitlines()
-    return [line.strip().replace("\\", "/") for line in lines if line.strip()]
 
 
 def _read_labels(folder: Path) -> dict[str, NDArray[np.uint8]]:

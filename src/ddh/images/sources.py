@@ -12,13 +12,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from ddh._core.errors import DDHWarning, InputError
-from ddh.images.decoding import (
-    DEFAULT_LIMITS,
-    Limits,
-    decode,
-    picture_extensions,
-    printable,
-)
+from ddh._core.spans import spans
+from ddh.images.decoding import DEFAULT_LIMITS, Limits, decode, picture_extensions, printable
 
 ROWS = 1024  # pictures converted at a time, so that temporary floats stay small
 EXPECTED = "images are arrays of shape (n, h, w), (n, h, w, 1), (n, h, w, 3) or (n, h, w, 4)"
@@ -200,10 +195,8 @@ def _check_shape(array: NDArray[Any]) -> None:
     if array.ndim == 3 and shape[2] in (3, 4):
         raise InputError(f"an array of shape {shape} looks like one picture: pass images[None]")
     if array.ndim == 4 and shape[3] not in (1, 3, 4):
-        hint = ""
-        if shape[1] in (1, 3, 4):
-            hint = "; channels come last here: pass images.transpose(0, 2, 3, 1)"
-        raise InputError(f"{EXPECTED}, not {shape}{hint}")
+        hint = "; channels come last here: pass images.transpose(0, 2, 3, 1)"
+        raise InputError(f"{EXPECTED}, not {shape}{hint if shape[1] in (1, 3, 4) else ''}")
 
 
 def _as_uint8(array: NDArray[Any]) -> NDArray[np.uint8]:
@@ -215,24 +208,23 @@ def _as_uint8(array: NDArray[Any]) -> NDArray[np.uint8]:
             "scale them to 0..255 and pass images.astype(np.uint8)"
         )
     pixels = np.empty(array.shape, np.uint8)
-    for start in range(0, len(array), ROWS):
-        part = array[start : start + ROWS]
+    for rows in spans(len(array), ROWS):
+        part = array[rows]
         if array.dtype != bool and not (part.min() >= 0 and part.max() <= 1):  # NaN fails too
             raise InputError(
                 f"float pixels must lie in [0, 1], these span {part.min():g} to {part.max():g}; "
                 "divide by their largest value, or pass uint8"
             )
-        pixels[start : start + ROWS] = np.rint(part * np.float32(255))
+        pixels[rows] = np.rint(part * np.float32(255))
     return pixels
 
 
 def _on_white(array: NDArray[np.uint8]) -> NDArray[np.uint8]:
     pixels = np.empty((*array.shape[:3], 3), np.uint8)
-    for start in range(0, len(array), ROWS):
-        part = array[start : start + ROWS]
-        alpha = part[..., 3:].astype(np.uint16)
-        mixed = part[..., :3] * alpha + 255 * (255 - alpha)  # at most 255 * 255: fits 16 bits
-        pixels[start : start + ROWS] = (mixed + 127) // 255
+    for rows in spans(len(array), ROWS):
+        alpha = array[rows, ..., 3:].astype(np.uint16)
+        mixed = array[rows, ..., :3] * alpha + 255 * (255 - alpha)  # at most 255 * 255: fits
+        pixels[rows] = (mixed + 127) // 255
     return pixels
 
 
