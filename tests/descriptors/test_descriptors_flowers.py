@@ -8,9 +8,8 @@ cv2 = pytest.importorskip("cv2")
 
 from ddh._core.errors import InputError, MissingDependency  # noqa: E402
 from ddh.descriptors import DESCRIPTORS, Photograph, Vocabulary, descriptor, extract  # noqa: E402
-from ddh.descriptors.base import MAX_VECTORS  # noqa: E402
 from ddh.descriptors.colour import cone  # noqa: E402
-from ddh.descriptors.extraction import LocalFeatures  # noqa: E402
+from ddh.descriptors.extraction import MAX_VECTORS, LocalFeatures  # noqa: E402
 from ddh.descriptors.foreground import foreground  # noqa: E402
 from ddh.descriptors.hog import BINS, BLOCK, CELL, hog_blocks  # noqa: E402
 from ddh.descriptors.sift import main_direction, sift  # noqa: E402

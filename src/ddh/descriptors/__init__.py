@@ -5,9 +5,8 @@ Colour, HSV, Shape, Texture, HOG, SIFT-Internal and SIFT-Boundary after Nilsback
 """
 
 from ddh._core.errors import InputError
-from ddh.descriptors.base import LocalDescriptor
 from ddh.descriptors.colour import colour, hsv
-from ddh.descriptors.extraction import LocalFeatures, extract
+from ddh.descriptors.extraction import LocalDescriptor, LocalFeatures, extract
 from ddh.descriptors.hog import hog
 from ddh.descriptors.photograph import Photograph
 from ddh.descriptors.sift import shape, sift_boundary, sift_internal

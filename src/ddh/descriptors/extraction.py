@@ -1,6 +1,7 @@
 """Local vectors of many photographs, in parallel, kept in files so that a run can go on."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,41 @@ from numpy.typing import NDArray
 from ddh._core.atomic import atomic_path
 from ddh._core.progress import bar
 from ddh._core.threads import thread_map
-from ddh.descriptors.base import LocalDescriptor
 from ddh.descriptors.photograph import Photograph
 from ddh.images import ImageSource
 
+MAX_VECTORS = 2000  # per photograph
 SHARD = 64
+
+
+@dataclass(frozen=True)
+class LocalDescriptor:
+    """A row of Table 6: many small vectors of a photograph, to be counted as visual words.
+
+    Parameters
+    ----------
+    name : str
+        Its name in the paper.
+    dimensions : int
+        Length of a local vector.
+    words : int
+        Size of the vocabulary.
+    describe : callable
+        Maps a `Photograph` to all local vectors (n, dimensions) of its foreground, n > 0.
+    """
+
+    name: str
+    dimensions: int
+    words: int
+    describe: Callable[[Photograph], NDArray[np.float32]]
+
+    def sample(self, photograph: Photograph, seed: int = 0) -> NDArray[np.float32]:
+        """At most `MAX_VECTORS` of the vectors, drawn with a seed."""
+        vectors = self.describe(photograph)
+        if len(vectors) <= MAX_VECTORS:
+            return vectors
+        rng = np.random.default_rng(seed)
+        return vectors[np.sort(rng.choice(len(vectors), MAX_VECTORS, replace=False))]
 
 
 @dataclass(frozen=True)
@@ -63,18 +94,17 @@ def extract(
     with bar("Describing", total=len(images), unit="image") as progress:
         for start in range(0, len(images), SHARD):
             rows = range(start, min(start + SHARD, len(images)))
-            files = {
-                kind.name: None if cache is None else Path(cache) / f"{kind.name}-{start:06d}.npz"
-                for kind in descriptors
-            }
-            found = {name: _load(file, len(rows)) for name, file in files.items()}
-            missing = [kind for kind in descriptors if found[kind.name] is None]
+            missing = []
+            for kind in descriptors:
+                part = cache and _load(Path(cache) / f"{kind.name}-{start:06d}.npz", len(rows))
+                if part:
+                    shards[kind.name].append(part)
+                else:
+                    missing.append(kind)
             for name, part in _describe(missing, images, rows).items():
-                found[name] = part
-                _save(files[name], part)
-            for name, stored in found.items():
-                assert stored is not None
-                shards[name].append(stored)
+                shards[name].append(part)
+                if cache is not None:
+                    _save(Path(cache) / f"{name}-{start:06d}.npz", part)
             progress.update(len(rows))
     return {name: LocalFeatures.joined(parts) for name, parts in shards.items()}
 
@@ -88,19 +118,15 @@ def _describe(
 
     if not descriptors:
         return {}
-    found = {}
-    for kind, vectors in zip(
-        descriptors, zip(*thread_map(describe, rows), strict=True), strict=True
-    ):
-        starts = np.cumsum([0, *map(len, vectors)]).astype(np.int64)
-        found[kind.name] = LocalFeatures(np.concatenate(vectors), starts)
-    return found
+    vectors = zip(*thread_map(describe, rows), strict=True)
+    return {
+        kind.name: LocalFeatures(np.concatenate(own), np.cumsum([0, *map(len, own)]))
+        for kind, own in zip(descriptors, vectors, strict=True)
+    }
 
 
-def _load(file: Path | None, images: int) -> LocalFeatures | None:
+def _load(file: Path, images: int) -> LocalFeatures | None:
     """A stored part; None if it is missing, or was cut short by an interruption."""
-    if file is None:
-        return None
     try:
         with np.load(file) as data:
             part = LocalFeatures(data["vectors"], data["starts"])
@@ -109,9 +135,7 @@ def _load(file: Path | None, images: int) -> LocalFeatures | None:
     return part if len(part) == images else None
 
 
-def _save(file: Path | None, part: LocalFeatures) -> None:
-    if file is None:
-        return
+def _save(file: Path, part: LocalFeatures) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     with atomic_path(file) as target, target.open("wb") as stream:
         np.savez(stream, vectors=part.vectors, starts=part.starts)

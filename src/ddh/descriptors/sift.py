@@ -1,11 +1,9 @@
 """SIFT words (Lowe 2004): on a grid over the flower, inside it, and along its outline."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from ddh.descriptors.base import MAX_VECTORS
+from ddh.descriptors.extraction import MAX_VECTORS
 from ddh.descriptors.opencv import opencv
 from ddh.descriptors.photograph import Photograph
 
@@ -57,13 +55,9 @@ def sift(
     """
     cv2 = opencv()
     size = radius * SIZE_FOR_RADIUS
-    if upright:
-        angles: NDArray[Any] = np.zeros(len(points))
-    else:
-        angles = main_direction(grey, radius)[points[:, 0], points[:, 1]]
+    angles = np.zeros(grey.shape) if upright else main_direction(grey, radius)
     keypoints = [
-        cv2.KeyPoint(float(x), float(y), size, float(angle))
-        for (y, x), angle in zip(points, angles, strict=True)
+        cv2.KeyPoint(float(x), float(y), size, float(angles[y, x])) for y, x in points.tolist()
     ]
     vectors = cv2.SIFT_create().compute(grey, keypoints)[1]
     return np.sqrt(vectors / np.maximum(vectors.sum(axis=1, keepdims=True), 1e-6))

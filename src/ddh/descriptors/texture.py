@@ -7,6 +7,7 @@ magnitude of its response counts.
 """
 
 from functools import cache
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,12 +54,8 @@ def filter_bank() -> NDArray[np.float32]:
     half = SUPPORT // 2
     x, y = np.meshgrid(np.arange(-half, half + 1), np.arange(half, -half - 1, -1))
     angles = [np.pi * turn / ORIENTATIONS for turn in range(ORIENTATIONS)]
-    oriented = [
-        _oriented(x, y, scale, angle, order)
-        for order in (1, 2)
-        for scale in SCALES
-        for angle in angles
-    ]
+    kinds = product((1, 2), SCALES, angles)
+    oriented = [_oriented(x, y, scale, angle, order) for order, scale, angle in kinds]
     square, variance = x**2 + y**2, ISOTROPIC_SCALE**2
     gaussian = np.exp(-square / (2 * variance))
     laplacian = gaussian * (square - 2 * variance) / variance**2

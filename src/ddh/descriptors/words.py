@@ -22,9 +22,9 @@ class Vocabulary:
         """Learn the words from some vectors of the given images only."""
         from sklearn.cluster import MiniBatchKMeans
 
-        rng = np.random.default_rng(self.random_state)
         rows = features.rows_of(images)
         if len(rows) > SAMPLES:
+            rng = np.random.default_rng(self.random_state)
             rows = np.sort(rng.choice(rows, SAMPLES, replace=False))
         sample = features.vectors[rows].astype(np.float32)
         different = len(np.unique(sample, axis=0))
