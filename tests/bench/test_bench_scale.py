@@ -42,7 +42,7 @@ def test_the_exponent_is_that_of_the_power_law():
 
 def test_a_search_that_misses_is_not_timed():
     with pytest.raises(DDHError, match="was not found"):
-        _measured("here", 9, (2,), 0.0, lambda count: np.array([[0], [3]])[:count])
+        _measured("here", 9, (2,), lambda: None, lambda count: np.array([[0], [3]])[:count])
 
 
 def test_misuse():

@@ -8,18 +8,17 @@ probes a constant number of 4 sqrt(N) lists.
 
 import math
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from ddh._core.arrays import sgn
 from ddh._core.errors import InputError
 from ddh._core.progress import track
-from ddh.bench.timing import timed
+from ddh.bench.timing import fastest, timed
 
 COMMAND = "ddh plan --measure"
 
@@ -216,6 +215,8 @@ PICTURES, LABELLED, TRAINED, ENCODED, CODES = 48, 20_000, 20_000, 200_000, 4_000
 
 def measured_rates(side: int, device: str = "cpu", small: int = 1) -> dict[str, Rate]:
     """All rates of this machine; `small` divides the sizes, for tests."""
+    import torch
+
     found: dict[str, float] = {}
     jobs: list[Callable[[], dict[str, float]]] = [
         partial(_pictures, max(2, PICTURES // small), side, device),
@@ -224,8 +225,13 @@ def measured_rates(side: int, device: str = "cpu", small: int = 1) -> dict[str, 
         partial(_codes, ENCODED // small),
         partial(_search, CODES // small),
     ]
-    for job in track(jobs, "Measuring", unit="rate"):
-        found |= job()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the CPU time of idle threads would count as work
+    try:
+        for job in track(jobs, "Measuring", unit="rate"):
+            found |= job()
+    finally:
+        torch.set_num_threads(threads)
     rates = {name: replace(RATES[name], value=found[name]) for name in RATES}
     unit = rates["labels"].unit.replace(f"{LABELLED:,}", f"{LABELLED // small:,}")
     rates["labels"] = replace(rates["labels"], unit=unit)
@@ -235,30 +241,13 @@ def measured_rates(side: int, device: str = "cpu", small: int = 1) -> dict[str, 
     return rates
 
 
-def _cpu(work: Callable[[], Any]) -> float:
-    return max(timed(work)[1]["cpu"], 1e-9)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Run torch on one core: the CPU time of idle threads would count as work."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def _pictures(count: int, side: int, device: str) -> dict[str, float]:
     from ddh.backbones import create
     from ddh.bench.encode import sample_photographs
     from ddh.images import ImageFolder
     from ddh.train import Extractor
 
-    with tempfile.TemporaryDirectory() as scratch, _one_thread():
+    with tempfile.TemporaryDirectory() as scratch:
         source = ImageFolder(sample_photographs(Path(scratch), count, 0))
         extractor = Extractor(create("efficientnet-lite0", size=side), device)
 
@@ -267,8 +256,8 @@ def _pictures(count: int, side: int, device: str) -> dict[str, float]:
                 batch.features.cpu()
 
         walk()
-        seconds = timed(walk)[1]["cpu" if device == "cpu" else "wall"]
-    return {"pictures": count / max(seconds, 1e-9) * (side / MEASURED_SIDE) ** 2}
+        seconds = fastest(walk, clock="cpu" if device == "cpu" else "wall")
+    return {"pictures": count / seconds * (side / MEASURED_SIDE) ** 2}
 
 
 def _labels(images: int) -> dict[str, float]:
@@ -299,18 +288,15 @@ def _training(images: int) -> dict[str, float]:
     degree = min(round(RATES["labels per image"].value), images - 1)
     chosen = settings("fast")
     positives = GraphPositives(random_graph(images, degree, np.random.default_rng(0)))
-    shard = Shard(current(), images)
-    with _one_thread():
-        trainer = Trainer(
-            HashingTask(layer, features, positives, chosen, shard),
-            FeatureInputs(features),
-            Schedule(1, -(-images // chosen.batch_size), chosen.learning_rate_at),
-            batch_size=chosen.batch_size,
-            seed=0,
-            device=torch.device("cpu"),
-        )
-        seconds = _cpu(lambda: trainer.run(False))
-    return {"training": 1e6 * seconds / images}
+    trainer = Trainer(
+        HashingTask(layer, features, positives, chosen, Shard(current(), images)),
+        FeatureInputs(features),
+        Schedule(1, -(-images // chosen.batch_size), chosen.learning_rate_at),
+        batch_size=chosen.batch_size,
+        seed=0,
+        device=torch.device("cpu"),
+    )
+    return {"training": 1e6 * fastest(lambda: trainer.run(False)) / images}
 
 
 def _codes(images: int) -> dict[str, float]:
@@ -322,9 +308,9 @@ def _codes(images: int) -> dict[str, float]:
 
     def encode() -> None:
         for _ in range(10):
-            pack(np.where(features @ weight.T >= 0, np.int8(1), np.int8(-1)))
+            pack(sgn(features @ weight.T))
 
-    return {"codes": 10 * (images // 10) / _cpu(encode)}
+    return {"codes": 10 * (images // 10) / fastest(encode)}
 
 
 def _search(rows: int) -> dict[str, float]:
@@ -332,6 +318,6 @@ def _search(rows: int) -> dict[str, float]:
     from ddh.codes import search
 
     database, queries = gaussian(rows, 64, 0, 0), gaussian(64, 64, 0, 1)
-    one = _cpu(lambda: [search(queries[:1], database, 10, threads=1) for _ in range(8)]) / 8
-    many = _cpu(lambda: search(queries, database, 10, threads=1)) / len(queries)
+    one = fastest(lambda: [search(queries[:1], database, 10, threads=1) for _ in range(8)]) / 8
+    many = fastest(lambda: search(queries, database, 10, threads=1)) / len(queries)
     return {"one query": database.nbytes / one, "queries": database.nbytes / many}

@@ -139,13 +139,9 @@ def task_of(found: FeatureSet, k: int) -> Task:
 
 def score(task: Task, encode: Encoder) -> Score:
     """mAP of the codes that `encode` gives."""
+    query, database = (encode(part) for part in task.pair)
     return mean_average_precision(
-        encode(task.part("query")),
-        encode(task.part("database")),
-        task.labels("query"),
-        task.labels("database"),
-        k=task.split.k,
-        protocol=task.protocol,
+        query, database, *task.label_pair, k=task.split.k, protocol=task.protocol
     )
 
 

@@ -1,6 +1,7 @@
 """`ddh bench presets`: mAP and training time of each preset, from images to codes."""
 
 from dataclasses import asdict
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,11 @@ def presets(
     ddh bench presets --data DIR
     ddh bench presets --data DIR --images 40000 --device cuda
     """
+    from ddh.hashers import DDH
+    from ddh.pretrain.recipe import recipe
+    from ddh.train import settings as preset_settings
+    from ddh.train.device import choose
+
     if data is None:
         raise InputError("where is CIFAR-10? Give its folder with --data DIR, or in DDH_DATA")
     store = Store(output)
@@ -59,9 +65,19 @@ def presets(
     database, queries = _parts(cifar10(data, "train"), images)
     jobs = list(product(chosen, bits, seeds))
     records = []
+    shared = {
+        "version": VERSION,
+        "library": ddh.__version__,
+        "images": digest(np.array([*database.images.names, *queries.images.names])),
+    }
     for preset, length, seed in track(jobs, "Presets", unit="fit"):
-        run = _measure(store, preset, length, seed, device, database, queries)
-        records.append({"preset": preset, "bits": length, "seed": seed, **run})
+        own = {"preset": preset, "bits": length, "seed": seed}
+        trained = recipe(preset, database.images, choose(device).type == "cuda")
+        settings = {"settings": preset_settings(preset).to_dict(), "recipe": asdict(trained)}
+        key = {**shared, **own, **settings, "device": device}
+        model = DDH(bits=length, preset=preset, random_state=seed, device=device)
+        compute = partial(_measure, model, database, queries)
+        records.append(own | store.measure(f"preset-{preset}-{length}", key, compute))
     note = (
         f"Legacy mAP@{DEPTH}, seeds {', '.join(map(str, seeds))}; {len(queries):,} other training "
         f"images are queries against these {len(database):,}."
@@ -87,45 +103,17 @@ def _parts(data: LabelledImages, images: int) -> tuple[LabelledImages, LabelledI
     return data.take(order[:images]), data.take(order[images : images + queries])
 
 
-def _measure(
-    store: Store,
-    preset: str,
-    bits: int,
-    seed: int,
-    device: str,
-    database: LabelledImages,
-    queries: LabelledImages,
-) -> Record:
-    from ddh.hashers import DDH
-    from ddh.pretrain.recipe import recipe
-    from ddh.train import settings
-    from ddh.train.device import choose
-
-    def compute() -> Record:
-        model = DDH(bits=bits, preset=preset, random_state=seed, device=device)
-        _, seconds = timed(model.fit, database.images)
-        score = mean_average_precision(
-            model.transform(queries.images),
-            model.transform(database.images),
-            queries.labels,
-            database.labels,
-            k=min(DEPTH, len(database)),
-            ties="legacy",
-        )
-        return {"mAP": float(score), "seconds": seconds["wall"]}
-
-    key = {
-        "version": VERSION,
-        "library": ddh.__version__,
-        "images": digest(np.array([*database.images.names, *queries.images.names])),
-        "preset": preset,
-        "settings": settings(preset).to_dict(),
-        "recipe": asdict(recipe(preset, database.images, choose(device).type == "cuda")),
-        "bits": bits,
-        "seed": seed,
-        "device": device,
-    }
-    return store.measure(f"preset-{preset}-{bits}", key, compute)
+def _measure(model: Any, database: LabelledImages, queries: LabelledImages) -> Record:
+    _, seconds = timed(model.fit, database.images)
+    score = mean_average_precision(
+        model.transform(queries.images),
+        model.transform(database.images),
+        queries.labels,
+        database.labels,
+        k=min(DEPTH, len(database)),
+        ties="legacy",
+    )
+    return {"mAP": float(score), "seconds": seconds["wall"]}
 
 
 def _row(preset: str, lengths: tuple[int, ...], records: list[dict[str, Any]]) -> list[str]:

@@ -5,7 +5,6 @@ confident neighbourhoods. Held-out training images serve as queries for the curv
 final table uses the test queries.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +32,7 @@ TABLE = replace(
 )
 HELD_OUT = 10  # one training image in this many is a query of the curve over time
 CURVE_BITS = (16, 64)
+OBJECTIVES = ("byol", "pseudo-codes")
 
 
 @click.command(
@@ -84,14 +84,14 @@ def quality(
     options, store = BenchOptions(**shared), Store(shared["output"])
     table = TABLE.only(options.methods)
     data, split = cifar10_images(options)
-    byol, pseudo_codes = STAGES
-    given = options.settings
-    stages = [
-        _stage(byol, minutes, epochs, neighbours_from=neighbours_from, **given.get("byol", {})),
-        _stage(
-            pseudo_codes, pseudo_codes_minutes, pseudo_codes_epochs, **given.get("pseudo-codes", {})
-        ),
-    ]
+    byol, pseudo_codes = (minutes, epochs), (pseudo_codes_minutes, pseudo_codes_epochs)
+    stages = []
+    for name, preset, given in zip(OBJECTIVES, STAGES, (byol, pseudo_codes), strict=True):
+        length = (preset["minutes"], None) if given == (None, None) else given
+        changes = {"minutes": length[0], "epochs": length[1], **options.settings.get(name, {})}
+        stages.append({**preset, **changes})
+    if neighbours_from is not None:
+        stages[0]["neighbours_from"] = neighbours_from
     learned = _learn(data, split, options, store, stages, moments)
 
     def task(weights: Path, split: RetrievalSplit) -> Task:
@@ -116,16 +116,6 @@ def quality(
     folder, title = store.folder("quality"), "Quality over time"
     outcome.figures.append(plot_lines(folder, "quality-over-time", title, series, **axes))
     outcome.publish(store, options.as_json)
-
-
-def _stage(
-    preset: Mapping[str, Any], minutes: float | None, epochs: int | None, **changes: Any
-) -> dict[str, Any]:
-    """A stage of the preset with the length and settings that were given."""
-    if minutes is None and epochs is None:
-        minutes = preset["minutes"]
-    given = {name: value for name, value in changes.items() if value is not None}
-    return {**preset, "minutes": minutes, "epochs": epochs, **given}
 
 
 def _learn(

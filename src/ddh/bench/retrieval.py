@@ -70,6 +70,16 @@ class Task:
         return self.found.labels[rows]
 
     @property
+    def pair(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Features of queries and database."""
+        return self.part("query"), self.part("database")
+
+    @property
+    def label_pair(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Labels of queries and database."""
+        return self.labels("query"), self.labels("database")
+
+    @property
     def protocol(self) -> Protocol:
         """The protocol that all measurements of this task share."""
         form = ", L2-normalised features" if self.normalise else ""
@@ -231,19 +241,12 @@ def _measure(
     task: Task, row: Row, bits: int, seed: int, settings: dict[str, Any], device: str
 ) -> dict[str, Any]:
     labels = _training_labels(task, row, seed) if row.supervised else None
-    parts = task.part("query"), task.part("database")
-    train = task.part("train")
     model = hasher(row.method, bits, seed, settings, device)
-    _, fitting = timed(model.fit, train, labels)
-    (query, database), encoding = timed(lambda: [model.encode(part) for part in parts])
+    _, fitting = timed(model.fit, task.part("train"), labels)
+    (query, database), encoding = timed(lambda: [model.encode(part) for part in task.pair])
+    protocol = replace(task.protocol, seeds=(seed,))
     retrieval = Retrieval(
-        query,
-        database,
-        task.labels("query"),
-        task.labels("database"),
-        bits=bits,
-        device=_accelerator(device),
-        protocol=replace(task.protocol, seeds=(seed,)),
+        query, database, *task.label_pair, bits=bits, device=_accelerator(device), protocol=protocol
     )
     return {
         "fit_seconds": fitting["wall"],
@@ -337,10 +340,8 @@ def measure_vectors(store: Store, task: Task, device: str) -> dict[str, Any]:
 
     def compute() -> dict[str, Any]:
         score = mean_average_precision_of_vectors(
-            task.part("query"),
-            task.part("database"),
-            task.labels("query"),
-            task.labels("database"),
+            *task.pair,
+            *task.label_pair,
             k=task.split.k or len(task.split.database),
             device=_accelerator(device),
             protocol=task.protocol,

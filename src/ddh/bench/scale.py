@@ -3,7 +3,6 @@
 Each size runs in a fresh process, from a memory-mapped file, so that its peak memory is its own.
 """
 
-import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -18,10 +17,11 @@ import ddh
 from ddh._core.errors import DDHError, InputError
 from ddh._core.output import json_option, quiet_option
 from ddh._core.progress import track
+from ddh._core.threads import cpu_count
 from ddh.bench.labels import clustered_features
 from ddh.bench.options import numbers_option, output_option, quick_option, seed_option
 from ddh.bench.plots import plot_lines
-from ddh.bench.results import Outcome, Record, Store, Table, table_of
+from ddh.bench.results import Outcome, Record, Store, table_of
 from ddh.bench.search_data import gaussian
 from ddh.bench.timing import run_isolated, timed
 
@@ -100,7 +100,7 @@ def label_growth(
             "k1": k1,
             "k2": k2,
             **seconds,
-            "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+            "cores": cpu_count(),
             "recall": report.recall,
             "label recall": report.label_recall,
             "label precision": report.label_precision,
@@ -127,13 +127,10 @@ def searched_codes(codes: int, bits: int, seed: int) -> dict[str, Record]:
                 database[start : start + len(block)] = block
             database.flush()
 
-        _, filling = timed(fill)
-        database = np.load(file, mmap_mode="r")
-
         def ask(count: int) -> NDArray[np.integer]:
-            return search(queries[:count], database, NEIGHBOURS).distances
+            return search(queries[:count], np.load(file, mmap_mode="r"), NEIGHBOURS).distances
 
-        return _measured("memory-mapped file", codes, BATCHES, filling["wall"], ask)
+        return _measured("memory-mapped file", codes, BATCHES, fill, ask)
 
 
 def milvus_codes(milvus: int, bits: int, seed: int) -> dict[str, Record]:
@@ -153,13 +150,11 @@ def milvus_codes(milvus: int, bits: int, seed: int) -> dict[str, Record]:
                 part = rows[start : start + MILVUS_BLOCK]
                 index.add([str(start + n) for n in range(len(part))], part)
 
-        _, filling = timed(fill)
-
         def ask(count: int) -> NDArray[np.integer]:
             hits = index.search(queries[:count], NEIGHBOURS)
             return np.array([[hit.distance for hit in one] for one in hits])
 
-        return _measured("Milvus Lite", milvus, MILVUS_BATCHES, filling["wall"], ask)
+        return _measured("Milvus Lite", milvus, MILVUS_BATCHES, fill, ask)
 
 
 def _plant(block: NDArray[np.uint8], queries: NDArray[np.uint8], start: int, rows: int) -> None:
@@ -173,11 +168,11 @@ def _measured(
     storage: str,
     rows: int,
     batches: tuple[int, ...],
-    filling: float,
+    fill: Callable[[], None],
     ask: Callable[[int], NDArray[np.integer]],
 ) -> dict[str, Record]:
     """Time of the second call with each batch of queries; the copy of each must be found."""
-    found = {}
+    filling, found = timed(fill)[1]["wall"], {}
     for count in batches:
         missed = np.flatnonzero(ask(count)[:, 0])
         if missed.size:
@@ -197,11 +192,39 @@ def exponent(growth: list[Record], measure: str = "cpu") -> float:
     return float(np.polyfit(logs[:, 0], logs[:, 1], 1)[0])
 
 
+LABEL_COLUMNS = {
+    "images": "{images:,}",
+    "seconds": "{wall:.1f}",
+    "CPU seconds": "{cpu:.1f}",
+    "CPU µs per image": "{µs:.0f}",
+    "peak MB": "{peak MB:,.0f}",
+    "recall": "{recall:.3f}",
+    "label recall": "{label recall:.3f}",
+    "lists probed": "{lists}",
+}
+SEARCH_COLUMNS = {
+    "storage": "{storage}",
+    "rows": "{rows:,}",
+    "queries per call": "{queries}",
+    "seconds": "{wall:.3f}",
+    "CPU seconds": "{cpu:.3f}",
+    "queries per second": "{rate:,.1f}",
+    "peak MB": "{peak MB:,.0f}",
+}
+
+
 def _outcome(
     store: Store, growth: list[Record], searches: list[Record], settings: dict[str, Any]
 ) -> Outcome:
-    several = len(growth) > 1
-    law = f"CPU time grows as N^{exponent(growth):.2f}." if several else ""
+    power = exponent(growth) if len(growth) > 1 else None
+    law = "" if power is None else f"CPU time grows as N^{power:.2f}."
+    labels = [
+        row | {"µs": 1e6 * row["cpu"] / row["images"], "lists": row["index"].removeprefix("IVF, ")}
+        for row in growth
+    ]
+    rates = [row | {"rate": row["queries"] / row["wall"]} for row in searches]
+    filling = {row["storage"]: row["filling seconds"] for row in searches}
+    filled = "; ".join(f"{storage}: filled in {value:.0f} s" for storage, value in filling.items())
     sizes = np.array([row["images"] for row in growth], float)
     series = {
         "CPU time": (sizes, [row["cpu"] for row in growth]),
@@ -223,42 +246,11 @@ def _outcome(
             f"synthetic codes of {settings['bits']} bits (signs of projections of a Gaussian of "
             f"16 dimensions), seed {settings['seed']}, k = {NEIGHBOURS}",
         ],
-        tables=[_growth_table(growth, law), _search_table(searches)],
+        tables=[
+            table_of("Labels from approximate neighbours", labels, LABEL_COLUMNS, law),
+            table_of("Search of codes", rates, SEARCH_COLUMNS, f"{filled}."),
+        ],
         records=[*growth, *searches],
-        figures=[figure] if several else [],
-        details={"exponent": exponent(growth) if several else None},
+        figures=[] if power is None else [figure],
+        details={"exponent": power},
     )
-
-
-def _growth_table(growth: list[Record], law: str) -> Table:
-    records = [
-        row | {"µs": 1e6 * row["cpu"] / row["images"], "lists": row["index"].removeprefix("IVF, ")}
-        for row in growth
-    ]
-    columns = {
-        "images": "{images:,}",
-        "seconds": "{wall:.1f}",
-        "CPU seconds": "{cpu:.1f}",
-        "CPU µs per image": "{µs:.0f}",
-        "peak MB": "{peak MB:,.0f}",
-        "recall": "{recall:.3f}",
-        "label recall": "{label recall:.3f}",
-        "lists probed": "{lists}",
-    }
-    return table_of("Labels from approximate neighbours", records, columns, law)
-
-
-def _search_table(searches: list[Record]) -> Table:
-    columns = {
-        "storage": "{storage}",
-        "rows": "{rows:,}",
-        "queries per call": "{queries}",
-        "seconds": "{wall:.3f}",
-        "CPU seconds": "{cpu:.3f}",
-        "queries per second": "{rate:,.1f}",
-        "peak MB": "{peak MB:,.0f}",
-    }
-    filling = {row["storage"]: row["filling seconds"] for row in searches}
-    note = "; ".join(f"{storage}: filled in {value:.0f} s" for storage, value in filling.items())
-    rates = [row | {"rate": row["queries"] / row["wall"]} for row in searches]
-    return table_of("Search of codes", rates, columns, f"{note}.")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import product
 from typing import Any
 
 import click
@@ -73,7 +74,7 @@ def search(quick: bool, as_json: bool, **settings: Any) -> None:
         "machine": f"{platform.machine()}, {platform.system()}",
         "settings": settings,
         "limits": limits(),
-        "cells": exact_cells(**settings),
+        "cells": exact_cells(settings),
         "batches": batches(settings),
         "sublinear": sublinear(settings),
     }
@@ -93,10 +94,6 @@ class Peer:
     prepare: Callable[[Codes], Search]
     pairs: int
     package: str = "numpy"
-
-    def queries(self, rows: int) -> int:
-        """Number of queries within the limit."""
-        return int(np.clip(self.pairs // rows, 1, 1024))
 
 
 def _ours(database: Codes) -> Search:
@@ -167,46 +164,35 @@ def limits() -> dict[str, float]:
 # -- exact search ------------------------------------------------------------------------------
 
 
-def exact_cells(
-    bits: tuple[int, ...],
-    rows: tuple[int, ...],
-    neighbours: tuple[int, ...],
-    data: tuple[str, ...],
-    repeat: int,
-    seed: int,
-) -> list[Cell]:
+def exact_cells(settings: dict[str, Any]) -> list[Cell]:
     """Rates of every peer for every kind of codes, length, number of rows and k."""
+    names = ("data", "bits", "rows", "neighbours")
+    data, bits, rows, neighbours = (settings[name] for name in names)
     cells: list[Cell] = []
     total = len(data) * len(bits) * len(rows) * len(neighbours)
     with bar("Searching", total=total, unit="cell") as progress:
         for kind in data:
-            longest = KINDS[kind](max(rows), max(bits), seed, 0)
-            asked = KINDS[kind](1024, max(bits), seed, 1)
-            for length in bits:
-                for count in rows:
-                    database = np.ascontiguousarray(longest[:count, : length // 8])
-                    queries = np.ascontiguousarray(asked[:, : length // 8])
-                    measured = _rates(database, queries, neighbours, repeat, progress.update)
-                    cells += [{"data": kind, "bits": length, "rows": count, **m} for m in measured]
+            longest = KINDS[kind](max(rows), max(bits), settings["seed"], 0)
+            asked = KINDS[kind](1024, max(bits), settings["seed"], 1)
+            for length, count in product(bits, rows):
+                database = np.ascontiguousarray(longest[:count, : length // 8])
+                queries = np.ascontiguousarray(asked[:, : length // 8])
+                sizes = {"data": kind, "bits": length, "rows": count}
+                measured = _rates(database, queries, neighbours, settings["repeat"])
+                cells += [sizes | cell for cell in measured]
+                progress.update(len(neighbours))
     return cells
 
 
-def _rates(
-    database: Codes,
-    queries: Codes,
-    neighbours: tuple[int, ...],
-    repeat: int,
-    step: Callable[[], Any],
-) -> list[Cell]:
+def _rates(database: Codes, queries: Codes, neighbours: tuple[int, ...], repeat: int) -> list[Cell]:
     cells: list[Cell] = [{"k": min(k, len(database)), "rates": {}} for k in neighbours]
     for peer in installed():
         run = peer.prepare(database)
-        few = queries[: peer.queries(len(database))]
+        few = queries[: int(np.clip(peer.pairs // len(database), 1, 1024))]
         run(few[:1], 1, 1)  # warm-up
         for cell in cells:
             if peer is OURS:
                 cell["distances"] = run(few, cell["k"], 1)
-                step()
             _check(peer, run(few[:4], cell["k"], 1), cell["distances"])
             one = fastest(partial(run, few, cell["k"], 1), repeat)
             two = fastest(partial(run, few, cell["k"], 2), repeat, "wall")
@@ -253,26 +239,21 @@ def batches(settings: dict[str, Any]) -> Cell:
 
 def sublinear(settings: dict[str, Any]) -> list[Cell]:
     """MultiIndex and ApproximateIndex with their build time, beside the scan; k = 10."""
-    kinds = (codes.MultiIndex, codes.ApproximateIndex)
-    return [_beside_scan(kind, data, settings) for data in settings["data"] for kind in kinds]
-
-
-def _beside_scan(kind: Any, data: str, settings: dict[str, Any]) -> Cell:
-    database, queries, bits = _example(settings, data)
-    k = min(10, len(database))
-    true = codes.search(queries, database, k).indices
-    index, seconds = timed(kind, database, bits)
-    found = index.search(queries, k).indices
-    scan = fastest(lambda: codes.search(queries, database, k, threads=1), 2)
-    rate = fastest(lambda: index.search(queries, k, threads=1), 2)
-    return {
-        "data": data,
-        "index": repr(index),
-        "build seconds": seconds["cpu"],
-        "recall": float((found[:, :, None] == true[:, None, :]).any(axis=2).mean()),
-        "rate": len(queries) / rate,
-        "times the scan": scan / rate,
-    }
+    cells = []
+    for data in settings["data"]:
+        database, queries, bits = _example(settings, data)
+        k = min(10, len(database))
+        true = codes.search(queries, database, k).indices
+        scan = fastest(partial(codes.search, queries, database, k, threads=1), 2)
+        for kind in (codes.MultiIndex, codes.ApproximateIndex):
+            index, seconds = timed(kind, database, bits)
+            found = index.search(queries, k).indices
+            rate = fastest(partial(index.search, queries, k, threads=1), 2)
+            cell = {"data": data, "index": repr(index), "build seconds": seconds["cpu"]}
+            recall = float((found[:, :, None] == true[:, None, :]).any(axis=2).mean())
+            speed = {"rate": len(queries) / rate, "times the scan": scan / rate}
+            cells.append(cell | {"recall": recall} | speed)
+    return cells
 
 
 # -- the tables --------------------------------------------------------------------------------
