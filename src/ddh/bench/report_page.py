@@ -158,18 +158,16 @@ def inline_svg(text: str, prefix: str, title: str) -> str:
 def _examples(details: dict[str, Any]) -> str:
     if not details.get("examples"):
         return ""
-    return (
+    text = (
         f"<h3>Example retrievals: {escape(details['examples_of'])}</h3>"
         '<p class="note">Random queries with their ten nearest database images, nearest first. '
         "A tick marks an image that shares a label with the query.</p>"
-        + "".join(_retrieval(example) for example in details["examples"])
     )
-
-
-def _retrieval(example: dict[str, Any]) -> str:
-    tiles = ""
-    for url, right in zip(example["found"], example["right"], strict=True):
-        kind, mark = ("right", "✓") if right else ("wrong", "✗")
-        tiles += f'<div class="tile {kind}"><img src="{url}" alt="{kind}"><b>{mark}</b></div>'
-    query = f'<div class="tile query"><img src="{example["query"]}" alt="query"></div>'
-    return f'<div class="retrieval">{query}<div class="found">{tiles}</div></div>'
+    for example in details["examples"]:
+        query = f'<div class="tile query"><img src="{example["query"]}" alt="query"></div>'
+        text += f'<div class="retrieval">{query}<div class="found">'
+        for url, right in zip(example["found"], example["right"], strict=True):
+            kind, mark = ("right", "✓") if right else ("wrong", "✗")
+            text += f'<div class="tile {kind}"><img src="{url}" alt="{kind}"><b>{mark}</b></div>'
+        text += "</div></div>"
+    return text

@@ -145,10 +145,7 @@ def multi_label_task(
         split = partial(per_class, found.labels, queries=queries, training=training)
         return _given(found, options, 5000, split)
     root = options.data_folder("NUS-WIDE, or the folder of the pictures of --list")
-    if list_file is None:
-        data = nus_wide(root, concepts=concepts)
-    else:
-        data = multi_label_list(list_file, root)
+    data = multi_label_list(list_file, root) if list_file else nus_wide(root, concepts=concepts)
     if options.subset is not None:
         chosen = np.random.default_rng(0).permutation(len(data))[: options.subset]
         data = data.take(np.sort(chosen))
@@ -223,18 +220,11 @@ def measure_row(
 ) -> dict[str, Any]:
     """The stored measurement, or a new one."""
     settings = options.settings.get(row.method, {})
-    key = {
-        **task.key,
-        "method": row.method,
-        "supervised": row.supervised,
-        "labelled_per_class": row.labelled_per_class,
-        "settings": settings,
-        "bits": bits,
-        "seed": seed,
-    }
-    name = f"{row.method}-{bits}-{seed}"
+    names = ("method", "supervised", "labelled_per_class")
+    key = task.key | {name: getattr(row, name) for name in names}
+    key |= {"settings": settings, "bits": bits, "seed": seed}
     measure = partial(_measure, task, row, bits, seed, settings, options.device)
-    return store.measure(name, key, measure)
+    return store.measure(f"{row.method}-{bits}-{seed}", key, measure)
 
 
 def _measure(
@@ -258,7 +248,10 @@ def _measure(
         },
         "diagnostics": diagnose(database, bits=bits).as_dict(),
         "examples": _examples(task, query, database),
-        "settings": {name: _plain(value) for name, value in model.get_params().items()},
+        "settings": {
+            name: value if isinstance(value, int | float | str | None) else repr(value)
+            for name, value in model.get_params().items()
+        },
     }
 
 
@@ -301,38 +294,24 @@ def _scores(retrieval: Retrieval, k: int | None) -> dict[str, Any]:
 
 
 def _curve(curve: Curve) -> dict[str, list[float]]:
-    thin = curve.thinned(CURVE_POINTS)
-    return {
-        "at": thin.at.tolist(),
-        "precision": np.round(thin.precision, 6).tolist(),
-        "recall": np.round(thin.recall, 6).tolist(),
-    }
-
-
-def example_queries(task: Task) -> NDArray[np.int64]:
-    """A few random queries, from different classes if the images have single labels."""
-    order = np.random.default_rng(0).permutation(len(task.split.query))
-    labels = task.labels("query")[order]
-    if labels.ndim == 1:
-        order = order[np.sort(np.unique(labels, return_index=True)[1])]
-    return order[:EXAMPLES]
+    return {name: v.round(6).tolist() for name, v in vars(curve.thinned(CURVE_POINTS)).items()}
 
 
 def _examples(
     task: Task, query: NDArray[np.uint8], database: NDArray[np.uint8]
 ) -> dict[str, list[Any]]:
-    """Indices of some queries and of their nearest images."""
-    chosen = example_queries(task)
+    """Random queries, from different classes if images have single labels; their nearest images."""
+    chosen = np.random.default_rng(0).permutation(len(task.split.query))
+    labels = task.labels("query")[chosen]
+    if labels.ndim == 1:
+        chosen = chosen[np.sort(np.unique(labels, return_index=True)[1])]
+    chosen = chosen[:EXAMPLES]
     found = search(query[chosen], database, min(EXAMPLE_DEPTH, len(database)))
     return {
         "query": task.split.query[chosen].tolist(),
         "nearest": task.split.database[found.indices].tolist(),
         "distances": found.distances.tolist(),
     }
-
-
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, int | float | str | bool | type(None)) else repr(value)
 
 
 def measure_vectors(store: Store, task: Task, device: str) -> dict[str, Any]:

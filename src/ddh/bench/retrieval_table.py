@@ -18,6 +18,7 @@ from ddh.bench.retrieval import Task, cifar10_task, measure_row, measure_vectors
 from ddh.bench.tables import TABLE2, TABLES, PaperTable, Row
 from ddh.evaluation import Protocol
 from ddh.images.nus import MOST_FREQUENT
+from ddh.neighbours.labels import shares_label
 
 
 @dataclass(frozen=True)
@@ -282,12 +283,7 @@ def example_pictures(task: Task, examples: dict[str, list[Any]]) -> list[dict[st
         {
             "query": _picture_url(images.read(query)),
             "found": [_picture_url(images.read(row)) for row in nearest],
-            "right": [
-                bool(np.any(labels[query] & labels[row]))
-                if labels.ndim == 2
-                else bool(labels[query] == labels[row])
-                for row in nearest
-            ],
+            "right": shares_label(labels[[query]], labels[nearest])[0].tolist(),
         }
         for query, nearest in zip(examples["query"], examples["nearest"], strict=True)
     ]

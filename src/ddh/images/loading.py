@@ -65,7 +65,9 @@ def load_batches(
     """
     if batch_size < 1 or ahead < 0 or (workers is not None and workers < 1):
         raise InputError("batch_size and workers are at least 1, ahead is at least 0")
-    order = _order(indices, len(source))
+    order = np.array(list(range(len(source)) if indices is None else indices), dtype=np.int64)
+    if order.size and (order.min() < 0 or order.max() >= len(source)):
+        raise InputError(f"indices must lie between 0 and {len(source) - 1}")
     parts = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
     return load_parts(source, preprocessing, parts, workers=workers, ahead=ahead)
 
@@ -84,15 +86,6 @@ def load_parts(
     return _decode_batches(
         source, preprocessing, parts, workers or min(cpu_count(), MAX_WORKERS), ahead
     )
-
-
-def _order(indices: Iterable[int] | None, total: int) -> NDArray[np.int64]:
-    if indices is None:
-        return np.arange(total, dtype=np.int64)
-    order = np.array(list(indices), dtype=np.int64)
-    if order.size and (order.min() < 0 or order.max() >= total):
-        raise InputError(f"indices must lie between 0 and {total - 1}")
-    return order
 
 
 def _decode_batches(

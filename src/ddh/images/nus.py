@@ -42,8 +42,14 @@ def nus_wide(
     if split not in ("all", "train", "test"):
         raise InputError(f"the splits of NUS-WIDE are all, train and test, not {split!r}")
     folder = find_folder(root, ("", "NUS-WIDE", "NUS_WIDE"), ("Groundtruth/AllLabels",), WHERE)
-    everything = _read_labels(folder / "Groundtruth" / "AllLabels")
-    chosen = _most_frequent(everything, concepts)
+    files = sorted((folder / "Groundtruth" / "AllLabels").glob("Labels_*.txt"))
+    if not files:
+        raise InputError(f"no label files Labels_*.txt in {folder / 'Groundtruth'}: {WHERE}")
+    if not 1 <= concepts <= len(files):
+        raise InputError(f"{concepts} concepts were asked for, the label files name {len(files)}")
+    everything = {path.stem.removeprefix("Labels_"): _read_vector(path) for path in files}
+    ranked = sorted(everything, key=lambda concept: (-int(everything[concept].sum()), concept))
+    chosen = tuple(sorted(ranked[:concepts]))
     if split == "all":
         vectors = [everything[concept] for concept in chosen]
         listing = _find(folder / "ImageList", "Imagelist.txt")
@@ -76,13 +82,6 @@ def _find(folder: Path, name: str) -> Path:
     raise InputError(f"{folder / name} is missing: {WHERE}")
 
 
-def _read_labels(folder: Path) -> dict[str, NDArray[np.uint8]]:
-    files = sorted(folder.glob("Labels_*.txt"))
-    if not files:
-        raise InputError(f"no label files Labels_*.txt in {folder}: {WHERE}")
-    return {path.stem.removeprefix("Labels_"): _read_vector(path) for path in files}
-
-
 def _read_vector(path: Path) -> NDArray[np.uint8]:
     """A column of 0 and 1, one per line."""
     words = path.read_bytes().split()
@@ -90,10 +89,3 @@ def _read_vector(path: Path) -> NDArray[np.uint8]:
     if len(digits) != len(words) or (digits > 1).any():
         raise InputError(f"{path} should hold one 0 or 1 per line and nothing else")
     return digits
-
-
-def _most_frequent(labels: dict[str, NDArray[np.uint8]], count: int) -> tuple[str, ...]:
-    if not 1 <= count <= len(labels):
-        raise InputError(f"{count} concepts were asked for, the label files name {len(labels)}")
-    ranked = sorted(labels, key=lambda concept: (-int(labels[concept].sum()), concept))
-    return tuple(sorted(ranked[:count]))

@@ -64,11 +64,11 @@ class ImageFiles(ImageSource):
         self.limits = limits
         if not self.paths:
             raise InputError("the list of image files is empty")
-        self._names = tuple(self._name(path) for path in self.paths)
-
-    def _name(self, path: Path) -> str:
-        inside = self.root is not None and path.is_relative_to(self.root)
-        return printable(path.relative_to(self.root) if inside else path)  # type: ignore[arg-type]
+        above = self.root
+        self._names = tuple(
+            printable(path.relative_to(above) if above and path.is_relative_to(above) else path)
+            for path in self.paths
+        )
 
     @property
     def names(self) -> Sequence[str]:
