@@ -152,7 +152,7 @@ def searching(
 ) -> Search:
     """Every query is compared with every code; the codes are sharded over the machines."""
     memory = collection.images * collection.bits / 8
-    machines = max(1, math.ceil(memory / (USABLE_MEMORY * machine.memory_gb)))
+    machines = Stage("search", memory, memory, 0.0).machines(machine)
     cores = machines * machine.cores
     return Search(
         memory,
@@ -160,9 +160,6 @@ def searching(
         memory / (rates["one query"].value * cores),
         rates["queries"].value * cores / memory,
     )
-
-
-# -- text ---------------------------------------------------------------------------------
 
 
 def in_bytes(count: float) -> str:

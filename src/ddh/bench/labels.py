@@ -54,9 +54,6 @@ def labels(quick: bool, as_json: bool, **settings: Any) -> None:
     emit(document, _table(document).markdown(), as_json)
 
 
-# -- the parts ----------------------------------------------------------------------------
-
-
 def _from_features(
     images: int, dimensions: int, k1: int, k2: int, device: str, seed: int, **other: Any
 ) -> dict[str, Any]:
@@ -144,10 +141,7 @@ def _features(images: int, dimensions: int, seed: int, file: str | None) -> NDAr
 
 
 def clustered_features(
-    images: int,
-    dimensions: int,
-    rng: np.random.Generator,
-    out: NDArray[np.float32] | None = None,
+    images: int, dimensions: int, rng: np.random.Generator, out: NDArray[np.float32] | None = None
 ) -> NDArray[np.float32]:
     """Features like those of a pooled convolutional layer: clustered, non-negative, with variances
     that decay as a power of their rank. `out` may be a memory-mapped file to fill."""
@@ -177,9 +171,6 @@ def clustered_lists(images: int, k: int, rng: np.random.Generator) -> NDArray[np
         np.fill_diagonal(distances, np.inf)
         lists[cluster] = cluster[np.argpartition(distances, k, axis=1)[:, :k]]
     return lists
-
-
-# -- the table ----------------------------------------------------------------------------
 
 
 def _table(found: dict[str, Any]) -> Table:

@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,7 @@ Settings = dict[str, dict[str, Any]]
 
 def compose(*options: Decorator) -> Decorator:
     """One decorator for several options, listed in this order by --help."""
-
-    def decorate(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
+    return lambda command: reduce(lambda done, option: option(done), reversed(options), command)
 
 
 def numbers(ctx: click.Context, option: click.Parameter, text: str) -> tuple[int, ...]:

@@ -54,9 +54,7 @@ OBJECTIVES = ("byol", "pseudo-codes")
     "[default: 0.8]",
 )
 @click.option(
-    "--moments",
-    default=5,
-    help="Points on the curve of BYOL; pseudo-codes have one per round.",
+    "--moments", default=5, help="Points on the curve of BYOL; pseudo-codes have one per round."
 )
 @shared_options("16,32,64")
 def quality(

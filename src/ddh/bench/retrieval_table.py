@@ -3,6 +3,7 @@
 import base64
 import io
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -34,21 +35,14 @@ class Cell:
         """One value per seed."""
         return [result["scores"][score]["value"] for result in self.results]
 
-    def mean(self, score: str) -> float:
-        """Mean over seeds."""
-        return float(np.mean(self.values(score)))
+    def mean(self, name: str) -> float:
+        """Mean of a score or of a time over the seeds."""
+        times = name.endswith("_seconds")
+        return float(np.mean([r[name] for r in self.results] if times else self.values(name)))
 
-    def seconds(self, name: str) -> float:
-        """Mean time over seeds."""
-        return float(np.mean([result[name] for result in self.results]))
-
-
-# -- commands ----------------------------------------------------------------------------------
 
 _labelled_option = click.option(
-    "--labelled",
-    default=500,
-    help="Labelled training images per class for SPLH and LFH.",
+    "--labelled", default=500, help="Labelled training images per class for SPLH and LFH."
 )
 MULTI_LABEL = ("list_file", "concepts", "queries", "training")
 _multi_label_options = compose(
@@ -97,11 +91,8 @@ table2, table3, table4, table5 = map(_command, TABLES)
 def measure(table: PaperTable, task: Task, store: Store, options: BenchOptions) -> list[Cell]:
     """All cells of a table; measurements that the store holds cost nothing."""
     seeds = options.seeds
-    cells = [
-        Cell(row, bits, seeds if row.stochastic else seeds[:1], [])
-        for row in table.rows
-        for bits in options.bits
-    ]
+    jobs = product(table.rows, options.bits)
+    cells = [Cell(row, bits, seeds if row.stochastic else seeds[:1], []) for row, bits in jobs]
     with bar(table.name, total=sum(len(cell.seeds) for cell in cells), unit="run") as progress:
         for cell in cells:
             for seed in cell.seeds:
@@ -200,7 +191,7 @@ def measures_table(cells: list[Cell], task: Task) -> Table:
     for cell in cells:
         unique = np.mean([result["diagnostics"]["unique_ratio"] for result in cell.results])
         scores = [figure(cell.values(name)) for name in titles]
-        seconds = [f"{cell.seconds(name):.2f}" for name in ("fit_seconds", "encode_seconds")]
+        seconds = [f"{cell.mean(name):.2f}" for name in ("fit_seconds", "encode_seconds")]
         rows.append([cell.row.label, str(cell.bits), *scores, f"{unique:.1%}", *seconds])
     columns = ["Method", "bits", *titles.values(), "distinct codes", "fit s", "encode s"]
     note = "All values are expected values over the orders of ties; times are of this machine."
@@ -220,8 +211,8 @@ def _record(cell: Cell, table: PaperTable) -> Record:
         values = cell.values(name)
         record[name] = cell.mean(name)
         record[f"{name} deviation"] = float(np.std(values, ddof=1)) if len(values) > 1 else None
-    record["fit seconds"] = cell.seconds("fit_seconds")
-    record["encode seconds"] = cell.seconds("encode_seconds")
+    record["fit seconds"] = cell.mean("fit_seconds")
+    record["encode seconds"] = cell.mean("encode_seconds")
     record["settings"] = str(cell.results[0]["settings"])
     return record
 
@@ -268,9 +259,6 @@ def _draw_entropy(folder: Path, cells: list[Cell]) -> dict[str, str]:
     return {"name": "entropy", "title": f"Distinct codes, {cells[0].bits} bits"}
 
 
-# -- example retrievals for the report ---------------------------------------------------------
-
-
 def example_pictures(task: Task, examples: dict[str, list[Any]]) -> list[dict[str, Any]]:
     """Queries with their nearest images as data URLs, and whether each is right.
 
@@ -297,8 +285,6 @@ def _picture_url(image: Image.Image) -> str:
     small.save(stream, "JPEG", quality=78, optimize=True)
     return "data:image/jpeg;base64," + base64.b64encode(stream.getvalue()).decode()
 
-
-# -- Figure 3 ----------------------------------------------------------------------------------
 
 CURVES = {"rank": "by rank, mean over queries", "radius": "by Hamming radius, pooled over queries"}
 

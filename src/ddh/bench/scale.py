@@ -183,9 +183,6 @@ def _measured(
     return found
 
 
-# -- the report --------------------------------------------------------------------------------
-
-
 def exponent(growth: list[Record], measure: str = "cpu") -> float:
     """b of the power law a N^b through the measured sizes (least squares of logarithms)."""
     logs = np.log([[row["images"], row[measure]] for row in growth])

@@ -256,9 +256,6 @@ def sublinear(settings: dict[str, Any]) -> list[Cell]:
     return cells
 
 
-# -- the tables --------------------------------------------------------------------------------
-
-
 def _text(document: dict[str, Any]) -> str:
     limit, batch = document["limits"], document["batches"]
     found = ", ".join(f"{name} {value:.1f}" for name, value in limit.items())

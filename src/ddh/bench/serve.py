@@ -78,9 +78,6 @@ def serve(quick: bool, as_json: bool, **settings: Any) -> None:
     emit(document, rows.markdown(), as_json)
 
 
-# -- code queries ------------------------------------------------------------------------------
-
-
 def code_queries(folder: Path, settings: dict[str, Any]) -> Record:
     """Code queries alone, then while rows are added."""
     kind, seed, bits = KINDS[settings["data"]], settings["seed"], settings["bits"]
@@ -137,9 +134,6 @@ def _check(port: int, database: Codes, queries: Codes, k: int) -> None:
         answers = [(item["key"], item["distance"]) for item in _search(port, code, k=k)]
         if answers != expected:
             raise DDHError("the service and a plain scan disagree")
-
-
-# -- image queries -----------------------------------------------------------------------------
 
 
 def image_queries(folder: Path, settings: dict[str, Any]) -> Record:

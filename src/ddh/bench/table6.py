@@ -22,7 +22,7 @@ from ddh.bench.plots import INK, drawing, style
 from ddh.bench.pretrained import learn
 from ddh.bench.results import Outcome, Record, Store, Table
 from ddh.bench.retrieval import hasher
-from ddh.bench.tables import TABLE6
+from ddh.bench.tables import TABLE6, select
 from ddh.descriptors import DESCRIPTORS, LocalDescriptor, Vocabulary, extract
 from ddh.descriptors.opencv import opencv
 from ddh.evaluation import recognise
@@ -37,12 +37,7 @@ SHORT = 64  # bits
 # A collection of 680 images needs small neighbourhoods and few, small steps. Long codes overfit
 # such a collection, which views prevent: most of an image's neighbourhood is then its own views.
 # All chosen on training and validation images alone.
-_SMALL = {
-    "alpha": 3.0,
-    "learning_rate": 1e-3,
-    "final_learning_rate": 1e-5,
-    "batch_size": 256,
-}
+_SMALL = {"alpha": 3.0, "learning_rate": 1e-3, "final_learning_rate": 1e-5, "batch_size": 256}
 _PLAIN = {**_SMALL, "k1": 5, "k2": 3, "epochs": 60}
 _VIEWS = {**_SMALL, "epochs": 20, "lambda1": 0.02}
 
@@ -208,26 +203,14 @@ def real_row(store: Store, tasks: Sequence[SplitTask]) -> Rows:
     yield label, [partial(run, task) for task in tasks]
 
 
-def _wanted(options: BenchOptions, views: bool) -> list[HashRow]:
-    """The requested rows with their applicable candidates.
-
-    Views need images, and settings given by the user replace all candidates.
-    """
-    known = dict.fromkeys(row.method for row in ROWS)
-    names = options.methods or ",".join(known)
-    chosen = {name.strip().lower() for name in names.split(",")}
-    if not chosen <= {name.lower() for name in known}:
-        raise InputError(f"the hashing rows of table6 are {', '.join(known)}")
-    rows = []
-    for row in ROWS:
-        candidates = tuple(one for one in row.candidates if views or not one.views)
-        given = options.settings.get(row.method)
-        if given is not None:
-            with_views = sorted({one.views for one in candidates})
-            candidates = tuple(Candidate(given, views) for views in with_views)
-        if candidates and row.method.lower() in chosen:
-            rows.append(replace(row, candidates=candidates))
-    return rows
+def _wanted(options: BenchOptions, views: bool) -> Iterator[HashRow]:
+    """The requested rows; views need images, and given settings replace all candidates."""
+    for row in select(ROWS, options.methods, "table6"):
+        candidates = [one for one in row.candidates if views or not one.views]
+        if (given := options.settings.get(row.method)) is not None:
+            candidates = [Candidate(given, kind) for kind in sorted({c.views for c in candidates})]
+        if candidates:
+            yield replace(row, candidates=tuple(candidates))
 
 
 def best_run(
@@ -361,11 +344,7 @@ def _tasks(
 
 
 def _outcome(
-    store: Store,
-    results: list[Result],
-    tasks: list[SplitTask],
-    splits_note: str,
-    adapt: int | None,
+    store: Store, results: list[Result], tasks: list[SplitTask], splits_note: str, adapt: int | None
 ) -> Outcome:
     found = tasks[0].found
     rows, records = [], []

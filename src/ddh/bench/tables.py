@@ -4,7 +4,9 @@ Song, He, Fan & Gao, "Deep Discrete Hashing with Self-supervised Pairwise Labels
 `ddh.bench.retrieval_table` runs tables 2 to 5, `ddh.bench.table6` runs Table 6.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ddh._core.errors import InputError
 
@@ -44,14 +46,19 @@ class PaperTable:
 
     def only(self, names: str | None) -> "PaperTable":
         """Some of the rows, by label or method name; all of them for None."""
-        if names is None:
-            return self
-        wanted = {name.strip().lower() for name in names.split(",")}
-        if unknown := wanted - {name.lower() for r in self.rows for name in (r.label, r.method)}:
-            choices = ", ".join(row.label for row in self.rows)
-            raise InputError(f"{self.name} has no row {', '.join(sorted(unknown))}: {choices}")
-        rows = [row for row in self.rows if {row.label.lower(), row.method.lower()} & wanted]
-        return replace(self, rows=tuple(rows))
+        return replace(self, rows=tuple(select(self.rows, names, self.name)))
+
+
+def select(rows: Sequence[Any], names: str | None, table: str) -> list[Any]:
+    """The rows of a table with these labels or methods, separated by commas; all for None."""
+    known = [{row.label.lower(), row.method.lower()} for row in rows]
+    if names is None:
+        return list(rows)
+    wanted = {name.strip().lower() for name in names.split(",")}
+    if unknown := wanted.difference(*known):
+        choices = ", ".join(row.label for row in rows)
+        raise InputError(f"{table} has no row {', '.join(sorted(unknown))}: {choices}")
+    return [row for row, own in zip(rows, known, strict=True) if own & wanted]
 
 
 TABLE2 = PaperTable(

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ddh._core.errors import InputError
+from ddh._core.spans import spans
 from ddh.evaluation.counts import DistanceCounts
 
 Denominator = Literal["relevant in top k", "min(R, k)", "R"]
@@ -32,11 +33,10 @@ CELLS = 1 << 20
 
 def check_denominator(name: str) -> Denominator:
     """One of DENOMINATORS, or an error that lists them."""
-    for known in DENOMINATORS:
-        if name == known:
-            return known
-    choices = ", ".join(repr(known) for known in DENOMINATORS)
-    raise InputError(f"there is no AP denominator {name!r}; there are {choices}")
+    if name not in DENOMINATORS:
+        choices = ", ".join(map(repr, DENOMINATORS))
+        raise InputError(f"there is no AP denominator {name!r}; there are {choices}")
+    return name
 
 
 def average_precision(
@@ -71,8 +71,7 @@ def expected_average_precision(
     # With this denominator a cut inside a group of ties has up to k + 1 outcomes per query.
     outcomes = cut + 1 if cut < size and denominator == "relevant in top k" else 1
     step = max(1, CELLS // max(counts.bits + 1, outcomes))
-    for start in range(0, len(result), step):
-        part = slice(start, start + step)
+    for part in spans(len(result), step):
         result[part] = _expected(counts.part(part), cut, k or size, denominator, harmonic)
     return result
 

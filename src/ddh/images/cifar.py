@@ -61,7 +61,7 @@ def cifar10(
     """
     if split not in BATCHES:
         raise InputError(f"the splits of CIFAR-10 are {', '.join(BATCHES)}, not {split!r}")
-    folder = find_folder(root, ("", FOLDER), tuple(MD5), WHERE)
+    folder = find_folder(root, ("", FOLDER), "CIFAR-10 batches", WHERE, *MD5)
     batches = [_read_batch(folder / name, MD5[name]) for name in BATCHES[split]]
     pixels, labels, names = zip(*batches, strict=True)
     images = ImageArray(np.concatenate(pixels), names=list(chain(*names)))

@@ -68,8 +68,8 @@ def flowers17_splits(root: str | os.PathLike[str], *, seed: int = 0) -> tuple[Sp
 
 
 def _folder(root: str | os.PathLike[str]) -> Path:
-    below = ("", "jpg", "flowers17/jpg")
-    return find_folder(root, below, ("image_0001.jpg",), f"get 17flowers.tgz from {WHERE}")
+    below, first = ("", "jpg", "flowers17/jpg"), "image_0001.jpg"
+    return find_folder(root, below, first, f"get 17flowers.tgz from {WHERE}", first)
 
 
 def _official_splits(path: Path) -> tuple[Split, ...]:

@@ -72,14 +72,14 @@ class LabelledImages:
 
 
 def find_folder(
-    root: str | os.PathLike[str], below: Sequence[str], markers: Sequence[str], hint: str
+    root: str | os.PathLike[str], below: Sequence[str], what: str, hint: str, *markers: str
 ) -> Path:
-    """The first of the folders `below` the root that holds one of the markers, or an error."""
+    """The first of the folders `below` the root that holds one of the marker files, or an error."""
     for folder in (Path(root) / name for name in below):
         if any((folder / marker).exists() for marker in markers):
             return folder
     places = " or ".join(str(Path(root) / name) for name in below)
-    raise InputError(f"no {markers[0]} in {places}: {hint}")
+    raise InputError(f"no {what} in {places}: {hint}")
 
 
 def read_lines(path: Path) -> dict[int, str]:

@@ -41,10 +41,11 @@ def nus_wide(
     """
     if split not in ("all", "train", "test"):
         raise InputError(f"the splits of NUS-WIDE are all, train and test, not {split!r}")
-    folder = find_folder(root, ("", "NUS-WIDE", "NUS_WIDE"), ("Groundtruth/AllLabels",), WHERE)
-    files = sorted((folder / "Groundtruth" / "AllLabels").glob("Labels_*.txt"))
+    labels_folder = "Groundtruth/AllLabels"
+    folder = find_folder(root, ("", "NUS-WIDE", "NUS_WIDE"), labels_folder, WHERE, labels_folder)
+    files = sorted((folder / labels_folder).glob("Labels_*.txt"))
     if not files:
-        raise InputError(f"no label files Labels_*.txt in {folder / 'Groundtruth'}: {WHERE}")
+        raise InputError(f"no label files Labels_*.txt in {folder / labels_folder}: {WHERE}")
     if not 1 <= concepts <= len(files):
         raise InputError(f"{concepts} concepts were asked for, the label files name {len(files)}")
     everything = {path.stem.removeprefix("Labels_"): _read_vector(path) for path in files}
