@@ -62,7 +62,7 @@ def test_a_kernel_that_is_not_the_compiled_one_says_why(tmp_path, repository):
     """Without the extension NumPy runs; that is a warning and no problem."""
     python = installation(tmp_path / "env", repository, ())
     script = "from ddh.cli import doctor_probes as p; print(p.kernel(), p.overlap())"
-    done = subprocess.run([python, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run([python, "-Ec", script], capture_output=True, text=True, check=True)
     assert "'name': 'numpy'" in done.stdout
     assert "No module named 'ddh.codes._hamming'" in done.stdout
     assert "No module named 'ddh.neighbours._overlap'" in done.stdout
