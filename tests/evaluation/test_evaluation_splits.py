@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from ddh._core.errors import InputError
-from ddh.evaluation import PROTOCOLS, RetrievalSplit, per_class, split_by_name
+from ddh.evaluation import (
+    PROTOCOLS,
+    RetrievalSplit,
+    per_class,
+    protocol_images,
+    split_by_name,
+)
 
 CIFAR = np.concatenate([np.repeat(np.arange(10), 5000), np.repeat(np.arange(10), 1000)])
 
@@ -65,6 +71,28 @@ def test_nus_wide_protocols_draw_their_shares():
     assert (len(paper.query), len(paper.train)) == (21_000, 84_000)
 
 
+def test_coco17_asks_with_60_images_per_concept():
+    rng = np.random.default_rng(0)
+    labels = (rng.random((6000, 17)) < 0.1).astype(np.uint8)
+    labels[np.arange(6000), rng.integers(0, 17, 6000)] = 1
+    split = split_by_name("coco-17", labels)
+    assert (len(split.query), len(split.database), split.k) == (17 * 60, 6000 - 17 * 60, 1000)
+    assert len(np.unique(split.query)) == len(split.query)
+    assert (labels[split.query].sum(axis=0) >= 60).all()
+    assert np.array_equal(split.train, split.database)
+    assert split.title == f"coco-17, seed 0 ({split.digest})"
+    assert split.digest == split_by_name("coco-17", labels).digest
+    assert split.digest != split_by_name("coco-17", labels, seed=1).digest
+
+
+def test_oxford17_asks_with_20_images_per_class():
+    labels = np.arange(1360) // 80
+    split = split_by_name("oxford-17", labels)
+    assert np.bincount(labels[split.query]).tolist() == [20] * 17
+    assert (len(split.database), split.k) == (1020, 100)
+    assert np.array_equal(split.train, split.database)
+
+
 def test_mistakes_are_named():
     with pytest.raises(InputError, match="there are: cifar10-10k-50k"):
         split_by_name("cifar", CIFAR)
@@ -75,4 +103,18 @@ def test_mistakes_are_named():
         RetrievalSplit("own", rows, rows, rows[:0], None)
     with pytest.raises(InputError, match="also a training image"):
         RetrievalSplit("own", rows, rows + 5, rows, None)
-    assert len(PROTOCOLS) == 5
+    assert len(PROTOCOLS) == 7
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("cifar10-1k-54k-5k", "no CIFAR-10 batches"),
+        ("coco-17", "no COCO-17"),
+        ("oxford-17", "17flowers.tgz"),
+        ("nus-wide-21", "unpack NUS-WIDE"),
+    ],
+)
+def test_each_protocol_looks_for_its_own_images(name, words, tmp_path):
+    with pytest.raises(InputError, match=words):
+        protocol_images(name, tmp_path)

@@ -13,6 +13,7 @@ from ddh._core.errors import DDHWarning, InputError
 from ddh.images import (
     cifar,
     cifar10,
+    coco17,
     digits,
     flowers17,
     flowers17_splits,
@@ -252,6 +253,48 @@ def test_nus_wide_says_what_is_wrong(nus, tmp_path_factory):
     listing.unlink()
     with pytest.raises(InputError, match=r"Imagelist\.txt is missing"):
         nus_wide(nus, concepts=3)
+
+
+# -- COCO-17 ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def coco(tmp_path):
+    """Four pictures with their concepts, in the layout of COCO-17."""
+    folder = tmp_path / "coco17"
+    shown = {"00000": "boat", "00001": "bird", "00002": "bicycle|fire hydrant", "00003": "bird"}
+    for value, name in enumerate(shown):
+        write_image(folder / "images" / f"{name}.webp", 40 * value)
+    lines = [f"{name}.webp,{concepts}" for name, concepts in shown.items()]
+    (folder / "labels.csv").write_text("\n".join(["image,concepts", *lines, ""]))
+    return tmp_path
+
+
+def test_coco17_has_a_column_per_concept(coco):
+    data = coco17(coco)
+    assert data.classes == ("bicycle", "bird", "boat", "fire hydrant")
+    assert data.labels.tolist() == [[0, 0, 1, 0], [0, 1, 0, 0], [1, 0, 0, 1], [0, 1, 0, 0]]
+    assert data.images.names[2] == "00002.webp"
+    assert data.multi_label
+    assert np.asarray(data.images.read(3).convert("L")).mean() == pytest.approx(120, abs=2)
+    assert coco17(coco / "coco17").labels.tolist() == data.labels.tolist()
+
+
+def test_coco17_says_what_is_wrong(coco, tmp_path_factory):
+    with pytest.raises(InputError, match=r"no COCO-17 .*put the photographs into images/"):
+        coco17(tmp_path_factory.mktemp("nothing"))
+    labels = coco / "coco17" / "labels.csv"
+    good = labels.read_text()
+    for bad, words in (
+        ("", "begins with ''"),
+        ("name,label\n", "begins with 'name,label'"),
+        (good + "00004.webp\n", "line 6: not an image and its concepts"),
+        (good + "00004.webp,\n", "line 6: not an image and its concepts"),
+        (good + "00004.webp,boat\n", "1 of the 5 images of COCO-17 are missing"),
+    ):
+        labels.write_text(bad)
+        with pytest.raises(InputError, match=words):
+            coco17(coco)
 
 
 # -- Lists and digits -------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from ddh.evaluation import (
     Retrieval,
     Score,
     diagnose,
+    protocol_images,
     refuse_shared_images,
     split_by_name,
 )
@@ -154,9 +155,7 @@ def _folder_task(queries: Path, database: Path, hasher: Any, labels: Path | None
 
 
 def _protocol_task(name: str, root: Path, hasher: Any, seed: int) -> tuple[Task, int | None]:
-    from ddh.images import cifar10, nus_wide
-
-    data = cifar10(root, "all") if name.startswith("cifar10") else nus_wide(root)
+    data = protocol_images(name, root)
     split = split_by_name(name, data.labels, seed=seed)
     asked, searched = (
         _encode(hasher, data.images.take(rows)) for rows in (split.query, split.database)

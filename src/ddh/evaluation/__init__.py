@@ -7,7 +7,13 @@ from ddh.evaluation.leakage import refuse_shared_images, shared_images
 from ddh.evaluation.protocol import Protocol, Score, over_seeds
 from ddh.evaluation.recognition import Recognition, recognise
 from ddh.evaluation.retrieval import Retrieval, mean_average_precision
-from ddh.evaluation.splits import PROTOCOLS, RetrievalSplit, per_class, split_by_name
+from ddh.evaluation.splits import (
+    PROTOCOLS,
+    RetrievalSplit,
+    per_class,
+    protocol_images,
+    split_by_name,
+)
 from ddh.evaluation.vectors import mean_average_precision_of_vectors
 
 __all__ = [
@@ -25,6 +31,7 @@ __all__ = [
     "mean_average_precision_of_vectors",
     "over_seeds",
     "per_class",
+    "protocol_images",
     "recognise",
     "refuse_shared_images",
     "shared_images",

@@ -1,5 +1,6 @@
 """Protocols by name: which images are queries, database and training images of a retrieval test."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ddh import images
 from ddh._core.errors import InputError
 from ddh.evaluation.protocol import digest
 
@@ -76,12 +78,22 @@ def per_class(
     return RetrievalSplit(name, query, database, train, k)
 
 
+def held_out(
+    labels: ArrayLike, *, name: str, queries: int, k: int, seed: int = 0
+) -> RetrievalSplit:
+    """Queries drawn for each class, no image twice; all others are database and training."""
+    query, _, others = _per_class(np.asarray(labels), queries, 0, seed)
+    return RetrievalSplit(f"{name}, seed {seed}", query, others, others, k)
+
+
 PROTOCOLS: dict[str, Callable[..., RetrievalSplit]] = {
     "cifar10-10k-50k": cifar10_full,
     "cifar10-1k-59k-5k": partial(cifar10_drawn, with_training=True),
     "cifar10-1k-54k-5k": partial(cifar10_drawn, with_training=False),
     "nus-wide-21": partial(per_class, queries=100, training=500),
     "nus-wide-21-paper": partial(per_class, queries=1000, training=4000),
+    "coco-17": partial(held_out, name="coco-17", queries=60, k=1000),
+    "oxford-17": partial(held_out, name="oxford-17", queries=20, k=100),
 }
 
 
@@ -90,6 +102,15 @@ def split_by_name(name: str, labels: ArrayLike, *, seed: int = 0) -> RetrievalSp
     if name not in PROTOCOLS:
         raise InputError(f"there is no protocol {name!r}; there are: {', '.join(PROTOCOLS)}")
     return PROTOCOLS[name](labels, seed=seed)
+
+
+def protocol_images(name: str, root: str | os.PathLike[str]) -> images.LabelledImages:
+    """All images that a protocol of PROTOCOLS splits, from the folder of their data set."""
+    if name.startswith("cifar10"):
+        return images.cifar10(root, "all")
+    if name == "coco-17":
+        return images.coco17(root)
+    return images.flowers17(root) if name == "oxford-17" else images.nus_wide(root)
 
 
 def _whole_cifar10(labels: ArrayLike) -> NDArray[Any]:

@@ -1,6 +1,7 @@
 """Pixels in: folders, files, arrays and data sets as one kind of source, read in batches."""
 
 from ddh.images.cifar import cifar10
+from ddh.images.coco import coco17
 from ddh.images.decoding import Limits, UnreadableImage, decode
 from ddh.images.flowers import Split, flowers17, flowers17_splits
 from ddh.images.labelled import LabelledImages, digits, multi_label_list
@@ -31,6 +32,7 @@ __all__ = [
     "Split",
     "UnreadableImage",
     "cifar10",
+    "coco17",
     "contact_sheet",
     "decode",
     "digits",
