@@ -63,6 +63,22 @@ def check_search(codes, queries: np.ndarray, database: np.ndarray, ks: list[int]
         np.testing.assert_array_equal(found.indices, order[inside])
 
 
+def check_asymmetric(codes, rng: np.random.Generator, database: np.ndarray, ks: list[int]) -> None:
+    """The rows of the highest scores; small integers as values give many ties and exact sums."""
+    signs = 2.0 * np.unpackbits(database, axis=1) - 1.0
+    for values in (
+        rng.integers(-3, 4, (20, signs.shape[1])),
+        rng.standard_normal((3, signs.shape[1])).astype(np.float32),
+    ):
+        true = values.astype(np.float64) @ signs.T
+        order = np.argsort(-true, axis=1, kind="stable")
+        np.testing.assert_array_equal(codes.asymmetric_scores(values, database), true)
+        for k in ks:
+            found = codes.search_asymmetric(values, database, k)
+            np.testing.assert_array_equal(found.indices, order[:, :k])
+            np.testing.assert_array_equal(found.scores, np.take_along_axis(true, order[:, :k], 1))
+
+
 def check_indexes(codes, rng: np.random.Generator) -> int:
     """Buckets that never leave a query to the scan, and all lists of an approximate index."""
     from ddh.codes import multi_index
@@ -103,13 +119,11 @@ def check(variant: str, seed: int = 0) -> int:
                 if rows * queries * width > 3_000_000:
                     continue
                 centres = rng.integers(0, 2, (4, 8 * width))
-                check_search(
-                    codes,
-                    codes_around(rng, centres, queries, flips),
-                    codes_around(rng, centres, rows, flips),
-                    sorted({1, min(10, rows), rows}),
-                )
-                count += 1
+                database = codes_around(rng, centres, rows, flips)
+                ks = sorted({1, min(10, rows), rows})
+                check_search(codes, codes_around(rng, centres, queries, flips), database, ks)
+                check_asymmetric(codes, rng, database, [*ks, max(1, rows // 20)])
+                count += 2
     return count + check_indexes(codes, rng)
 
 

@@ -1,7 +1,8 @@
-"""Binary codes: +-1 vectors, packed bits, and Hamming search on them. Knows nothing of torch."""
+"""Binary codes: +-1 vectors, packed bits, and search in them. Knows nothing of torch."""
 
 from ddh.codes.approximate import ApproximateIndex
-from ddh.codes.kernels import Neighbours, kernel
+from ddh.codes.asymmetric import asymmetric_scores, search_asymmetric
+from ddh.codes.kernels import Neighbours, ScoredNeighbours, kernel
 from ddh.codes.multi_index import MultiIndex, pairs_within, search
 from ddh.codes.packing import code_bytes, pack, unpack
 from ddh.codes.scan import Pairs, RadiusNeighbours, hamming, search_radius
@@ -14,10 +15,13 @@ __all__ = [
     "search",
     "search_radius",
     "pairs_within",
+    "search_asymmetric",
+    "asymmetric_scores",
     "MultiIndex",
     "ApproximateIndex",
     "Neighbours",
     "RadiusNeighbours",
+    "ScoredNeighbours",
     "Pairs",
     "kernel",
 ]

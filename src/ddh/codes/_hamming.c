@@ -1,4 +1,5 @@
-/* Hamming search over packed codes: the native kernel of ddh.codes.
+/* Search over packed codes: the native kernel of ddh.codes. _asymmetric.h says how rows are ranked
+   by the real-valued outputs of a query; the rest is Hamming search.
 
    Three ways to find the rows near a query, all exact:
 
@@ -27,6 +28,7 @@
 #include "_hamming_answers.h"
 #include "_hamming_scan.h"
 #include "_hamming_buckets.h"
+#include "_asymmetric.h"
 
 static int check(int condition, const char *message) {
     if (!condition) PyErr_SetString(PyExc_ValueError, message);
@@ -356,6 +358,75 @@ static PyObject *py_matrix(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+/* The values of the queries: 8 doubles for each byte of a code. */
+static int set_values(Call *c, Py_buffer *values, Py_buffer *rows, Py_ssize_t width) {
+    Py_buffer none = {.buf = NULL, .len = 0};
+    if (!set_codes(c, &none, rows, width) ||
+        !check(values->len % (width * 64) == 0, "values are whole rows of doubles"))
+        return 0;
+    c->count = (size_t)(values->len / (width * 64));
+    return 1;
+}
+
+PyDoc_STRVAR(rank_doc,
+             "rank(variant, values, rows, width, k, scores, indices)\n--\n\n"
+             "The k rows of the highest asymmetric scores for each query (doubles, 8 for a byte).");
+
+static PyObject *py_rank(PyObject *self, PyObject *args) {
+    const char *variant;
+    int good = 0;
+    Py_buffer values, rows, scores, indices;
+    Py_ssize_t width, k;
+    Call c = {0};
+    (void)self;
+    if (!PyArg_ParseTuple(args, "sy*y*nnw*w*", &variant, &values, &rows, &width, &k, &scores,
+                          &indices))
+        return NULL;
+    if ((c.variant = variant_named(variant)) && set_values(&c, &values, &rows, width) &&
+        check(k >= 1 && (size_t)k <= c.n, "k is 1 to the number of rows") &&
+        check((size_t)scores.len == c.count * k * 8 && (size_t)indices.len == c.count * k * 8,
+              "results of another size")) {
+        Py_BEGIN_ALLOW_THREADS
+        good = rank_rows(&c, values.buf, (size_t)k, scores.buf, indices.buf);
+        Py_END_ALLOW_THREADS
+        if (!good) PyErr_NoMemory();
+    }
+    PyBuffer_Release(&values);
+    PyBuffer_Release(&rows);
+    PyBuffer_Release(&scores);
+    PyBuffer_Release(&indices);
+    if (!good) return NULL;
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(scores_doc,
+             "scores(values, rows, width, each, scores)\n--\n\n"
+             "Asymmetric scores of all rows for each query; each: every query has rows of its own.");
+
+static PyObject *py_scores(PyObject *self, PyObject *args) {
+    int each, good = 0;
+    Py_buffer values, rows, scores;
+    Py_ssize_t width;
+    Call c = {0};
+    (void)self;
+    if (!PyArg_ParseTuple(args, "y*y*npw*", &values, &rows, &width, &each, &scores)) return NULL;
+    if (set_values(&c, &values, &rows, width) && check(c.count > 0, "no query") &&
+        check(!each || c.n % c.count == 0, "as many rows for each query")) {
+        size_t n = each ? c.n / c.count : c.n;
+        if (check((size_t)scores.len == c.count * n * 8, "results of another size")) {
+            Py_BEGIN_ALLOW_THREADS
+            good = score_rows(&c, values.buf, n, each ? n * c.width : 0, scores.buf);
+            Py_END_ALLOW_THREADS
+            if (!good) PyErr_NoMemory();
+        }
+    }
+    PyBuffer_Release(&values);
+    PyBuffer_Release(&rows);
+    PyBuffer_Release(&scores);
+    if (!good) return NULL;
+    Py_RETURN_NONE;
+}
+
 PyDoc_STRVAR(sort_doc,
              "sort_into_buckets(keys, offsets, ids, rows, sorted, width)\n--\n\n"
              "Fill offsets (one more than there are buckets) and ids (rows by key, equal keys by\n"
@@ -420,12 +491,14 @@ static PyMethodDef METHODS[] = {
     {"sort_into_buckets", py_sort_into_buckets, METH_VARARGS, sort_doc},
     {"list_search", py_list_search, METH_VARARGS, list_search_doc},
     {"matrix", py_matrix, METH_VARARGS, matrix_doc},
+    {"rank", py_rank, METH_VARARGS, rank_doc},
+    {"scores", py_scores, METH_VARARGS, scores_doc},
     {"count_ones", py_count_ones, METH_VARARGS, count_doc},
     {NULL, NULL, 0, NULL},
 };
 
 static struct PyModuleDef MODULE = {
-    PyModuleDef_HEAD_INIT, "_hamming", "Hamming search over packed codes.", -1, METHODS,
+    PyModuleDef_HEAD_INIT, "_hamming", "Search over packed codes.", -1, METHODS,
     NULL, NULL, NULL, NULL,
 };
 

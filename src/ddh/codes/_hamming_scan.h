@@ -19,8 +19,8 @@ typedef struct {
     uint64_t (*ones_of_blocks)(const uint8_t *bytes, size_t blocks);
 } Variant;
 
-#define VARIANT(isa, ...) \
-    {#isa, {rows_2_##isa, rows_4_##isa, rows_8_##isa, rows_16_##isa, rows_32_##isa, \
+#define VARIANT(name, isa, ...) \
+    {#name, {rows_2_##isa, rows_4_##isa, rows_8_##isa, rows_16_##isa, rows_32_##isa, \
             rows_wide_##isa}, {__VA_ARGS__}, look_up_##isa, distances_##isa, ones_of_blocks_##isa}
 #define TABLES(isa) tables_2_##isa, tables_4_##isa, tables_8_##isa, tables_sliced_##isa
 #define NO_TABLES NULL, NULL, NULL, NULL
@@ -76,12 +76,13 @@ typedef struct {
 
 static const Variant VARIANTS[] = {
 #if defined(HAVE_NEON)
-    VARIANT(neon, TABLES(neon)),
+    VARIANT(neon, neon, TABLES(neon)),
 #elif defined(HAVE_X86)
-    VARIANT(avx512, TABLES(avx512)),
-    VARIANT(avx2, TABLES(avx2)),
+    VARIANT(avx512, avx512, TABLES(avx512)),
+    VARIANT(avx512bw, avx2, TABLES(avx2)), /* without popcounts: for asymmetric search only */
+    VARIANT(avx2, avx2, TABLES(avx2)),
 #endif
-    VARIANT(plain, NO_TABLES),
+    VARIANT(plain, plain, NO_TABLES),
 };
 #define VARIANT_COUNT ((int)(sizeof VARIANTS / sizeof *VARIANTS))
 
@@ -92,6 +93,8 @@ static int runs_here(const Variant *variant) {
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bitalg") &&
                __builtin_cpu_supports("avx512vpopcntdq");
+    if (!strcmp(variant->name, "avx512bw"))
+        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
     if (!strcmp(variant->name, "avx2"))
         return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt");
     return __builtin_cpu_supports("popcnt");

@@ -10,6 +10,7 @@ from ddh._core.threads import cpu_count
 from ddh.codes.packing import MAX_BITS, code_bytes, pack
 
 Codes = NDArray[np.uint8]
+Values = NDArray[np.float64]
 
 
 def packed_rows(codes: ArrayLike, what: str) -> Codes:
@@ -86,6 +87,28 @@ def rows_and_queries(queries: ArrayLike, database: ArrayLike) -> tuple[Codes, Co
             f"{checked[1].shape[1]}: they must come from the same model"
         )
     return checked
+
+
+def query_values(values: ArrayLike, width: int) -> Values:
+    """Real-valued outputs (n, bits) for codes of `width` bytes, zeros for the spare bits."""
+    array = np.asarray(values)
+    if array.ndim != 2 or array.dtype.kind not in "fiu":
+        raise InputError(
+            "the values are real numbers, an (n, bits) array, "
+            f"not {array.dtype} of shape {array.shape}"
+        )
+    if code_bytes(array.shape[1]) != width:
+        raise InputError(
+            f"the values have {array.shape[1]} bits and the database codes of {width} bytes: "
+            "they must come from the same model"
+        )
+    padded = np.zeros((len(array), 8 * width))
+    padded[:, : array.shape[1]] = array
+    with np.errstate(over="ignore"):
+        finite = np.isfinite(4 * np.abs(padded).sum(axis=1))
+    if not finite.all():
+        raise InputError(f"the values of query {finite.argmin()} hold NaN or are not finite")
+    return padded
 
 
 def _whole_number(value: int, what: str, least: int) -> int:

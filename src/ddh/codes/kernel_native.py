@@ -1,8 +1,8 @@
-"""Hamming search by our own C code (`_hamming.c`), cut into pieces of work for a few threads."""
+"""Searches by our own C code (`_hamming.c`), cut into pieces of work for a few threads."""
 
 from collections.abc import Callable
 from itertools import product
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from ddh._core.spans import even_spans, spans
 from ddh._core.threads import thread_map
 from ddh.codes import _hamming
-from ddh.codes.inputs import Codes
-from ddh.codes.kernels import Found, Neighbours
+from ddh.codes.inputs import Codes, Values
+from ddh.codes.kernels import Found, Neighbours, ScoredNeighbours
 
 VARIANTS: list[str] = _hamming.variants()
 
@@ -21,21 +21,46 @@ _SHARD_ROWS = 1 << 17  # fewer rows are not worth a thread of their own
 _PIECE_PAIRS = 1 << 30  # of queries and rows in one piece of work: some tenths of a second
 _MOST_ROWS = 1 << 31  # of one call: indices have 32 bits there
 
+Answer = TypeVar("Answer", Neighbours, ScoredNeighbours)
+
 
 def _by_tables(queries: Codes) -> bool:
     return len(queries) >= _TABLE_QUERIES and queries.shape[1] <= _TABLE_BYTES
 
 
-def _work(queries: Codes, database: Codes, threads: int) -> tuple[list[slice], list[slice]]:
+def _work(queries: int, database: Codes, threads: int) -> tuple[list[slice], list[slice]]:
     """Pieces of the queries, small enough that Ctrl-C need not wait, and shards of the rows."""
-    group = 128 if queries.shape[1] <= 4 else 64  # queries that share one table
+    group = 128 if database.shape[1] <= 4 else 64  # queries that share one table
     shards = max(1, -(-len(database) // _MOST_ROWS))
-    if len(queries) <= group * (threads - 1):
+    if queries <= group * (threads - 1):
         shards = max(shards, min(threads, len(database) // _SHARD_ROWS))
-        pieces = even_spans(len(queries), max(1, threads // shards))
+        pieces = even_spans(queries, max(1, threads // shards))
         return pieces, even_spans(len(database), shards)
-    groups = min(-(-len(queries) // (group * threads)), _PIECE_PAIRS // (group * len(database)))
-    return spans(len(queries), group * max(1, groups)), even_spans(len(database), shards)
+    groups = min(-(-queries // (group * threads)), _PIECE_PAIRS // (group * len(database)))
+    return spans(queries, group * max(1, groups)), even_spans(len(database), shards)
+
+
+def _nearest(
+    kind: type[Answer],
+    top_k: Callable[..., None],
+    queries: int,
+    database: Codes,
+    k: int,
+    threads: int,
+) -> Answer:
+    """The k nearest rows; `top_k(group, rows, k, column, indices)` fills in a group's answers."""
+    groups, shards = _work(queries, database, threads)
+    answers = [kind.empty(queries, min(k, s.stop - s.start)) for s in shards]
+
+    def nearest(piece: tuple[slice, tuple[slice, Answer]]) -> None:
+        group, (shard, answer) = piece
+        column, indices = answer[0][group], answer[1][group]
+        top_k(group, database[shard], indices.shape[1], column, indices)
+        if shard.start:
+            indices += shard.start
+
+    thread_map(nearest, product(groups, zip(shards, answers, strict=True)), threads)
+    return answers[0] if len(shards) == 1 else kind.merge(answers, k)
 
 
 class NativeKernel:
@@ -52,23 +77,32 @@ class NativeKernel:
 
     def search(self, queries: Codes, database: Codes, k: int, threads: int) -> Neighbours:
         """The k nearest rows of each query, k at most the number of rows."""
-        groups, shards = _work(queries, database, threads)
-        answers = [Neighbours.empty(len(queries), min(k, s.stop - s.start)) for s in shards]
 
-        def nearest(piece: tuple[slice, tuple[slice, Neighbours]]) -> None:
-            group, (shard, answer) = piece
-            distances, indices = answer.distances[group], answer.indices[group]
-            rows = _by_tables(queries[group]), queries[group], database[shard], queries.shape[1]
-            _hamming.top_k(self.variant, *rows, distances.shape[1], distances, indices)
-            if shard.start:
-                indices += shard.start
+        def top_k(group: slice, rows: Codes, *result: Any) -> None:
+            part, width = queries[group], queries.shape[1]
+            _hamming.top_k(self.variant, _by_tables(part), part, rows, width, *result)
 
-        thread_map(nearest, product(groups, zip(shards, answers, strict=True)), threads)
-        return answers[0] if len(shards) == 1 else Neighbours.merge(answers, k)
+        return _nearest(Neighbours, top_k, len(queries), database, k, threads)
+
+    def search_asymmetric(
+        self, values: Values, database: Codes, k: int, threads: int
+    ) -> ScoredNeighbours:
+        """The k rows of the highest scores for each query, k at most the number of rows."""
+
+        def rank(group: slice, rows: Codes, *result: Any) -> None:
+            _hamming.rank(self.variant, values[group], rows, rows.shape[1], *result)
+
+        return _nearest(ScoredNeighbours, rank, len(values), database, k, threads)
+
+    def asymmetric_scores(self, values: Values, codes: Codes) -> NDArray[np.float64]:
+        """Scores (q, n) of rows (n, bytes), or of those each query has of its own (q, n, bytes)."""
+        scores = np.empty((len(values), codes.shape[-2]))
+        _hamming.scores(values, codes, codes.shape[-1], codes.ndim == 3, scores)
+        return scores
 
     def search_radius(self, queries: Codes, database: Codes, radius: int, threads: int) -> Found:
         """Limits, distances and indices of the rows within `radius` of each query."""
-        groups, shards = _work(queries, database, threads)
+        groups, shards = _work(len(queries), database, threads)
         pieces = list(product(groups, shards))
 
         def within(piece: tuple[slice, slice]) -> Found:

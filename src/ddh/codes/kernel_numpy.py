@@ -1,12 +1,12 @@
-"""Hamming search in NumPy alone: runs everywhere, and is the measure the others are held to."""
+"""The searches in NumPy alone: runs everywhere, and is the measure the others are held to."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ddh._core.spans import spans
 from ddh._core.threads import thread_map
-from ddh.codes.inputs import Codes
-from ddh.codes.kernels import Found, Neighbours
+from ddh.codes.inputs import Codes, Values
+from ddh.codes.kernels import Found, Neighbours, ScoredNeighbours
 
 _BLOCK_BYTES = 1 << 21  # of one intermediate array: two or three of them stay in the caches
 
@@ -67,3 +67,48 @@ def search_radius(queries: Codes, database: Codes, radius: int, threads: int) ->
     limits = np.cumsum([0, *map(len, found)])
     distances, indices = np.divmod(np.concatenate(found), n)
     return limits, distances.astype(np.int32), indices
+
+
+def _byte_sums(values: Values) -> NDArray[np.float64]:
+    """(bytes, 256): the sum of the signed values of a byte, for each of its values.
+
+    Halves of four bits are added up from left to right, then both halves, as `_asymmetric.h`
+    does it: scores are the same to the last bit.
+    """
+    signs = np.unpackbits(np.arange(16, dtype=np.uint8)[:, None], axis=1)[:, 4:] * 2.0 - 1.0
+    terms = values.reshape(-1, 2, 1, 4) * signs
+    halves = ((terms[..., 0] + terms[..., 1]) + terms[..., 2]) + terms[..., 3]
+    sums: NDArray[np.float64] = halves[:, 0, :, None] + halves[:, 1, None, :]
+    return sums.reshape(-1, 256)
+
+
+def _scores(sums: NDArray[np.float64], rows: Codes) -> NDArray[np.float64]:
+    total = np.zeros(len(rows))
+    for column, line in enumerate(sums):
+        total += line[rows[:, column]]
+    return total
+
+
+def asymmetric_scores(values: Values, codes: Codes) -> NDArray[np.float64]:
+    """Scores (q, n) of rows (n, bytes), or of those each query has of its own (q, n, bytes)."""
+    each = codes if codes.ndim == 3 else [codes] * len(values)
+    pairs = zip(values, each, strict=True)
+    return np.array([_scores(_byte_sums(query), rows) for query, rows in pairs])
+
+
+def search_asymmetric(values: Values, database: Codes, k: int, threads: int) -> ScoredNeighbours:
+    """The k rows of the highest scores for each query, k at most the number of rows."""
+
+    def best(query: Values) -> ScoredNeighbours:
+        sums, answer = _byte_sums(query), ScoredNeighbours.empty(1, 0)
+        for part in spans(len(database), max(k, _BLOCK_BYTES // 8)):
+            scores = _scores(sums, database[part])
+            # Rows come by index, so that later ones lose every tie.
+            enter = scores > answer.scores[0, -1] if part.start else np.full(len(scores), True)
+            found = ScoredNeighbours(scores[None, enter], np.flatnonzero(enter)[None] + part.start)
+            answer = ScoredNeighbours.merge([answer, found], k)
+        return answer
+
+    answers = thread_map(best, values, threads)
+    scores, indices = (np.concatenate(column) for column in zip(*answers, strict=True))
+    return ScoredNeighbours(scores, indices)

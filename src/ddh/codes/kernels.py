@@ -1,8 +1,8 @@
-"""Which implementation of Hamming search runs: our own native one, or NumPy.
+"""Which implementation of the searches runs: our own native one, or NumPy.
 
 The best one that this machine offers is taken, unless the environment variable DDH_KERNEL
-names another: `native`, `numpy`, or one of the native instruction sets (`avx512`, `avx2`,
-`neon`, `plain`).
+names another: `native`, `numpy`, or one of the native instruction sets (`avx512`, `avx512bw`,
+`avx2`, `neon`, `plain`).
 """
 
 import os
@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ddh._core.errors import InputError
-from ddh.codes.inputs import Codes
+from ddh.codes.inputs import Codes, Values
 
 if TYPE_CHECKING:
     from ddh.codes.kernel_native import NativeKernel
 
 VARIABLE = "DDH_KERNEL"
-INSTRUCTION_SETS = ("avx512", "avx2", "neon", "plain")
+INSTRUCTION_SETS = ("avx512", "avx512bw", "avx2", "neon", "plain")
 _NAMES = {"avx512": "avx512-vpopcntdq"}
 
 Found = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]  # limits, then the same
@@ -45,6 +45,25 @@ class Neighbours(NamedTuple):
         return cls(np.take_along_axis(distances, order, 1), np.take_along_axis(indices, order, 1))
 
 
+class ScoredNeighbours(NamedTuple):
+    """Best rows, by score, equal scores by the smaller index; a plain pair of arrays."""
+
+    scores: NDArray[np.float64]
+    indices: NDArray[np.int64]
+
+    @classmethod
+    def empty(cls, queries: int, k: int) -> "ScoredNeighbours":
+        """Room for k answers to each of so many queries."""
+        return cls(np.empty((queries, k)), np.empty((queries, k), np.int64))
+
+    @classmethod
+    def merge(cls, parts: "list[ScoredNeighbours]", k: int) -> "ScoredNeighbours":
+        """The k best of the answers from consecutive parts of the rows."""
+        scores, indices = (np.concatenate(column, axis=1) for column in zip(*parts, strict=True))
+        order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        return cls(np.take_along_axis(scores, order, 1), np.take_along_axis(indices, order, 1))
+
+
 class Kernel(Protocol):
     """What an implementation offers; arguments are checked, neither side is empty, k <= rows."""
 
@@ -55,6 +74,12 @@ class Kernel(Protocol):
     def search_radius(
         self, queries: Codes, database: Codes, radius: int, threads: int
     ) -> Found: ...
+
+    def search_asymmetric(
+        self, values: Values, database: Codes, k: int, threads: int
+    ) -> ScoredNeighbours: ...
+
+    def asymmetric_scores(self, values: Values, codes: Codes) -> NDArray[np.float64]: ...
 
 
 @lru_cache

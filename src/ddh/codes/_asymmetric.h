@@ -1,0 +1,327 @@
+/* Asymmetric search: the real-valued outputs of a query against packed codes.
+
+   The score of a row is the sum of its bits, +1 or -1, times the query's values. A query holds
+   the sums of every four values by the 16 patterns of half a byte, and a score is defined as
+
+       total = 0; for each byte: total += sums of its first four bits + sums of its last four
+
+   in double precision, so that every kernel gives the same bits.
+
+   Most rows are turned away by a bound of their loss, which is the largest score minus their own
+   and a sum over half bytes of something that is never negative. Losses are scaled so that what
+   the k-th best row loses is about 254, rounded down to bytes, and added with saturation: such a
+   sum is never above the scaled loss, so a row whose sum is above the limit cannot enter. The
+   others are scored. Tables of 16 bytes are looked up in registers, 16 to 64 rows at once; a
+   tile of rows is rearranged for that, once for all queries (André, Kermarrec and Le Scouarnec,
+   "Cache locality is not enough", VLDB 2015, has such tables for product quantisation). */
+
+#include <math.h>
+
+#define STEP 4              /* vectors of rows that share the loading of a table */
+#define PART 16             /* half bytes whose losses are added in bytes: codes of 64 bits */
+#define TILE_HALVES 16384   /* half bytes of the rows of a tile */
+#define AHEAD 1024          /* bytes of rows that are fetched before they are needed */
+#define SCORED_SHARE 32     /* one row of so many tells how high the k best will score */
+#define RESCALE 0.85        /* scale anew when the loss of the k-th row has fallen by this */
+#define ROUNDING 1e-12      /* more than what rounding adds to a scaled loss, relatively */
+
+typedef struct {
+    double score;
+    uint32_t row;
+} Scored;
+
+typedef struct {
+    size_t width, k, used;
+    double *sums;         /* 16 for each half byte */
+    uint8_t *losses;      /* the same, scaled and rounded down */
+    Scored *heap;         /* the best rows so far, the worst of them first */
+    double best, slack;   /* the highest score, and more than the rounding of any score */
+    double floor;         /* a row with a lower score cannot enter */
+    double scale, scaled; /* of losses, and the loss of such a row when it was chosen */
+    unsigned shift;       /* of the sums of codes with several parts, to fit a byte */
+    uint8_t limit;        /* nor can a row with a sum above this */
+} Ranking;
+
+INLINE double score_of(const double *sums, const uint8_t *row, size_t width) {
+    double total = 0;
+    for (size_t i = 0; i < width; i++, sums += 32)
+        total += sums[row[i] >> 4] + sums[16 + (row[i] & 15)];
+    return total;
+}
+
+/* values: 8 for each byte of a code. */
+static void fill_sums(double *sums, const double *values, size_t width) {
+    for (size_t half = 0; half < 2 * width; half++, values += 4, sums += 16)
+        for (unsigned bits = 0; bits < 16; bits++) {
+            double sum = bits & 8 ? values[0] : -values[0];
+            sum = bits & 4 ? sum + values[1] : sum - values[1];
+            sum = bits & 2 ? sum + values[2] : sum - values[2];
+            sums[bits] = bits & 1 ? sum + values[3] : sum - values[3];
+        }
+}
+
+static void start_ranking(Ranking *r, const double *values) {
+    fill_sums(r->sums, values, r->width);
+    /* Additions are monotonic, so the row that agrees with all signs has the highest score. */
+    r->best = 0;
+    for (size_t i = 0; i < r->width; i++) {
+        double most[2] = {0, 0};
+        for (size_t j = 0; j < 32; j++)
+            if (r->sums[32 * i + j] > most[j / 16]) most[j / 16] = r->sums[32 * i + j];
+        r->best += most[0] + most[1];
+    }
+    r->slack = 16e-16 * (double)(r->width + 4) * r->best;
+    for (r->shift = 0; (r->width + 7) / 8 > (size_t)1 << r->shift;) r->shift++;
+}
+
+static int worse(const Scored *a, const Scored *b) {
+    return a->score < b->score || (a->score == b->score && a->row > b->row);
+}
+
+static void sift_down(Scored *heap, size_t n, Scored x) {
+    size_t at = 0;
+    for (size_t child; (child = 2 * at + 1) < n; at = child) {
+        if (child + 1 < n && worse(&heap[child + 1], &heap[child])) child++;
+        if (!worse(&heap[child], &x)) break;
+        heap[at] = heap[child];
+    }
+    heap[at] = x;
+}
+
+static void scale_losses(Ranking *r, double loss) {
+    size_t parts = (r->width + 7) / 8;
+    const double *sums = r->sums;
+    uint8_t *to = r->losses;
+    /* With several parts, most rows must not reach the 255 at which a part is cut. */
+    r->scale = loss > 1e-290 ? (parts == 1 ? 254 : 160 * (double)parts) / loss : 0;
+    r->scaled = loss;
+    for (size_t half = 0; half < 2 * r->width; half++, sums += 16, to += 16) {
+        double most = 0, scale = r->scale * (1 - ROUNDING);
+        for (int i = 0; i < 16; i++) most = sums[i] > most ? sums[i] : most;
+        for (int i = 0; i < 16; i++) {
+            double x = (most - sums[i]) * scale;
+            to[i] = (uint8_t)(int)(x < 255 ? x : 255);
+        }
+    }
+}
+
+/* The limit of the next step, with a new scale where that makes losses much finer. */
+static void set_limit(Ranking *r) {
+    double loss = r->best - r->floor + r->slack;
+    if (r->floor == -INFINITY) {
+        r->limit = 255; /* above all sums */
+        return;
+    }
+    if (!(loss > RESCALE * r->scaled)) scale_losses(r, loss);
+    r->limit = (uint8_t)((unsigned)(loss * r->scale * (1 + ROUNDING)) >> r->shift);
+}
+
+static void clear_ranking(Ranking *r, double floor) {
+    r->used = 0;
+    r->floor = floor;
+    r->scaled = INFINITY;
+    set_limit(r);
+}
+
+static void offer(Ranking *r, double score, size_t row) {
+    Scored x = {score, (uint32_t)row};
+    if (r->used < r->k) {
+        size_t at = r->used++;
+        for (; at && worse(&x, &r->heap[(at - 1) / 2]); at = (at - 1) / 2)
+            r->heap[at] = r->heap[(at - 1) / 2];
+        r->heap[at] = x;
+    } else if (worse(&r->heap[0], &x)) {
+        sift_down(r->heap, r->k, x);
+    }
+    if (r->used == r->k) r->floor = r->heap[0].score;
+}
+
+/* Nothing can enter any more: rows come by index. */
+static int is_full(const Ranking *r) { return r->used == r->k && r->floor >= r->best; }
+
+static void write_ranking(Ranking *r, double *scores, int64_t *indices) {
+    for (size_t i = r->used; i-- > 0;) {
+        scores[i] = r->heap[0].score;
+        indices[i] = r->heap[0].row;
+        sift_down(r->heap, i, r->heap[i]);
+    }
+}
+
+/* ------------------------------------------------------------------ instruction sets */
+
+/* Rows are rearranged by bytes in blocks of a vector; the width is padded to one that fits. */
+static size_t tile_width(size_t width) { return width <= 8 ? 8 : (width + 15) / 16 * 16; }
+
+typedef struct {
+    const char *name;
+    size_t rows; /* of a step */
+    void (*arrange)(const uint8_t *rows, size_t width, uint8_t *tile);
+    void (*scan)(const uint8_t *tile, const uint8_t *rows, size_t n, size_t first, Ranking *r);
+} Asymmetric;
+
+#if defined(HAVE_NEON)
+
+#define ISA neon
+#define ISA_NEON
+#define TARGET TUNE
+#include "_asymmetric_isa.h"
+#undef ISA_NEON
+
+#elif defined(HAVE_X86)
+
+#define ISA avx512bw
+#define ISA_AVX512
+#define TARGET __attribute__((target("avx512f,avx512bw,avx2,bmi,popcnt")))
+#include "_asymmetric_isa.h"
+#undef ISA_AVX512
+
+#define ISA avx2
+#define TARGET __attribute__((target("avx2,bmi,popcnt")))
+#include "_asymmetric_isa.h"
+
+#endif
+
+static void scan_plain(const uint8_t *tile, const uint8_t *rows, size_t n, size_t first,
+                       Ranking *r) {
+    (void)tile;
+    for (size_t i = 0; i < n; i++) {
+        double score = score_of(r->sums, rows + i * r->width, r->width);
+        if (score >= r->floor) offer(r, score, first + i);
+    }
+}
+
+static const Asymmetric *asymmetric_named(const char *name) {
+    static const Asymmetric all[] = {
+#if defined(HAVE_NEON)
+        {"neon", STEP * 16, arrange_neon, scan_losses_neon},
+#elif defined(HAVE_X86)
+        {"avx512", STEP * 64, arrange_avx512bw, scan_losses_avx512bw},
+        {"avx512bw", STEP * 64, arrange_avx512bw, scan_losses_avx512bw},
+        {"avx2", STEP * 32, arrange_avx2, scan_losses_avx2},
+#endif
+        {"plain", 256, NULL, scan_plain},
+    };
+    const Asymmetric *found = all;
+    while (strcmp(found->name, name)) found++;
+    return found;
+}
+
+/* ------------------------------------------------------------------ one call */
+
+/* Rearrange n rows, in steps, for all queries. */
+static void fill_tile(const Asymmetric *a, const Call *c, size_t first, size_t n, uint8_t *tile,
+                      uint8_t *padded) {
+    size_t width = tile_width(c->width);
+    for (size_t i = 0; i < n; i += a->rows, tile += a->rows * width * 2) {
+        const uint8_t *rows = c->rows + (first + i) * c->width;
+        size_t count = n - i < a->rows ? n - i : a->rows;
+        if (width != c->width || count < a->rows) {
+            pad(padded, width, rows, c->width, count);
+            rows = padded;
+        }
+        a->arrange(rows, width, tile);
+    }
+}
+
+/* All rows for the rankings from..to. 0: out of memory. */
+static int rank_tiles(const Call *c, Ranking *from, Ranking *to) {
+    const Asymmetric *a = asymmetric_named(c->variant->name);
+    size_t width = tile_width(c->width), steps = TILE_HALVES / (a->rows * width * 2);
+    size_t n = a->rows * (steps ? steps : 1), open = 1;
+    uint8_t *tile = malloc(n * width * 2 + 64), *padded = calloc(a->rows, width);
+    uint8_t *aligned = (uint8_t *)(((uintptr_t)tile + 63) & ~(uintptr_t)63);
+    for (size_t first = 0; tile && padded && first < c->n && open; first += n) {
+        size_t rows = c->n - first < n ? c->n - first : n;
+        if (a->arrange) fill_tile(a, c, first, rows, aligned, padded);
+        open = 0;
+        for (Ranking *r = from; r < to; r++) {
+            if (is_full(r)) continue;
+            a->scan(aligned, c->rows + first * c->width, rows, first, r);
+            open++;
+        }
+    }
+    free(tile);
+    free(padded);
+    return tile && padded;
+}
+
+static int rank_group(const Call *c, const double *values, size_t count, size_t k,
+                      double *scores, int64_t *indices);
+
+/* Scores that the k best rows will hardly be below, from a few rows. 0: out of memory. */
+static int guess_floors(const Call *c, const double *values, size_t count, size_t k,
+                        double *floors) {
+    size_t wanted = 2 * k / SCORED_SHARE + SAMPLE_LEAST;
+    Call s = {.variant = c->variant, .n = c->n / SCORED_SHARE, .width = c->width};
+    for (size_t i = 0; i < count; i++) floors[i] = -INFINITY;
+    if (count < SAMPLE_QUERIES || k < SCORED_SHARE || s.n < 8 * wanted) return 1;
+    uint8_t *rows = malloc(s.n * s.width);
+    double *scores = malloc(count * wanted * sizeof *scores);
+    int64_t *indices = malloc(count * wanted * sizeof *indices);
+    for (size_t i = 0; rows && i < s.n; i++)
+        memcpy(rows + i * s.width, c->rows + i * SCORED_SHARE * s.width, s.width);
+    s.rows = rows;
+    int good = rows && scores && indices && rank_group(&s, values, count, wanted, scores, indices);
+    for (size_t i = 0; good && i < count; i++) floors[i] = scores[(i + 1) * wanted - 1];
+    free(rows);
+    free(scores);
+    free(indices);
+    return good;
+}
+
+static int rank_group(const Call *c, const double *values, size_t count, size_t k,
+                      double *scores, int64_t *indices) {
+    Ranking *rankings = calloc(count, sizeof *rankings);
+    double *sums = malloc(count * 32 * c->width * sizeof *sums);
+    double *floors = malloc(count * sizeof *floors);
+    uint8_t *losses = calloc(count, 32 * c->width);
+    Scored *heaps = malloc(count * k * sizeof *heaps);
+    int good = rankings && sums && floors && losses && heaps &&
+               guess_floors(c, values, count, k, floors);
+    for (size_t i = 0; good && i < count; i++) {
+        Ranking *r = &rankings[i];
+        *r = (Ranking){.width = c->width, .k = k, .sums = sums + i * 32 * c->width,
+                       .losses = losses + i * 32 * c->width, .heap = heaps + i * k};
+        start_ranking(r, values + i * 8 * c->width);
+        clear_ranking(r, floors[i]);
+    }
+    good = good && rank_tiles(c, rankings, rankings + count);
+    for (size_t i = 0; good && i < count; i++) {
+        Ranking *r = &rankings[i];
+        if (r->used < k) { /* the guess was too high */
+            clear_ranking(r, -INFINITY);
+            good = rank_tiles(c, r, r + 1);
+        }
+        write_ranking(r, scores + i * k, indices + i * k);
+    }
+    free(rankings);
+    free(sums);
+    free(floors);
+    free(losses);
+    free(heaps);
+    return good;
+}
+
+/* The k rows of the highest scores for each query. 0: out of memory. */
+static int rank_rows(const Call *c, const double *values, size_t k, double *scores,
+                     int64_t *indices) {
+    int good = 1;
+    for (size_t from = 0; good && from < c->count; from += GROUP) {
+        size_t count = c->count - from < GROUP ? c->count - from : GROUP;
+        good = rank_group(c, values + from * 8 * c->width, count, k, scores + from * k,
+                          indices + from * k);
+    }
+    return good;
+}
+
+/* The score of each of n rows for each query; `step` bytes lie between the rows of two queries. */
+static int score_rows(const Call *c, const double *values, size_t n, size_t step, double *scores) {
+    double *sums = malloc(32 * c->width * sizeof *sums);
+    for (size_t i = 0; sums && i < c->count; i++, scores += n) {
+        const uint8_t *rows = c->rows + i * step;
+        fill_sums(sums, values + i * 8 * c->width, c->width);
+        for (size_t j = 0; j < n; j++) scores[j] = score_of(sums, rows + j * c->width, c->width);
+    }
+    free(sums);
+    return sums != NULL;
+}
