@@ -28,13 +28,17 @@ def test_json():
         assert cell["times faiss"] > 0
     assert document["limits"]["memory read GB/s"] > 0.1
     assert [row["recall"] for row in document["sublinear"]] == [1, 1, 1, 1]
-    assert list(document["batches"]["rates"]) == [str(size) for size in search.BATCHES]
+    assert list(document["batches"]["rates"]) == [str(k) for k in search.BATCHED_K]
+    for by_size in document["batches"]["rates"].values():
+        assert list(by_size) == [str(size) for size in search.BATCHES]
+        assert all(set(rates) == {"Hamming", "asymmetric"} for rates in by_size.values())
 
 
 def test_text():
     run = CliRunner().invoke(search.search, [*SMALL, "--data", "random"], catch_exceptions=False)
     assert "Exact search" in run.stdout
     assert "popcount" in run.stdout
+    assert "time of asymmetric / Hamming" in run.stdout
     assert "MultiIndex(3000 rows of 64 bits" in run.stdout
 
 

@@ -36,7 +36,7 @@ QUICK = {
     "data": ("lsh",),
     "repeat": 1,
 }
-BATCHES = (1, 16, 32, 64, 256, 1024)
+BATCHES, BATCHED_K = (1, 16, 32, 64, 256, 1024), (10, 100)
 Cell = dict[str, Any]
 
 
@@ -222,19 +222,24 @@ def _example(settings: dict[str, Any], kind: str) -> tuple[Codes, Codes, int]:
 
 
 def batches(settings: dict[str, Any]) -> Cell:
-    """The rate by the number of queries per call, k = 10."""
+    """Rates of Hamming and asymmetric search by the number of queries per call."""
     database, queries, bits = _example(settings, "random")
-    k = min(10, len(database))
-    rates = {}
-    for size in BATCHES:
+    sizes = np.abs(np.random.default_rng(settings["seed"]).standard_normal((len(queries), bits)))
+    values = sizes * codes.unpack(queries, bits)
+    ways = {"Hamming": (codes.search, queries), "asymmetric": (codes.search_asymmetric, values)}
+    rates: dict[int, dict[str, dict[str, float]]] = {}
+    for k, size in product(BATCHED_K, BATCHES):
+        cell = rates.setdefault(min(k, len(database)), {}).setdefault(str(size), {})
         calls = max(1, 64 // size)
+        for name, (search, asked) in ways.items():
+            parts = [asked[size * call : size * (call + 1)] for call in range(calls)]
 
-        def ask(size: int = size, calls: int = calls) -> None:
-            for call in range(calls):
-                codes.search(queries[call * size : (call + 1) * size], database, k, threads=1)
+            def ask(k: int = k, search: Any = search, parts: Any = parts) -> None:
+                for part in parts:
+                    search(part, database, k, threads=1)
 
-        rates[size] = size * calls / fastest(ask, settings["repeat"])
-    return {"bits": bits, "rows": len(database), "k": k, "rates": rates}
+            cell[name] = size * calls / fastest(ask, 5 * settings["repeat"])
+    return {"bits": bits, "rows": len(database), "rates": rates}
 
 
 def sublinear(settings: dict[str, Any]) -> list[Cell]:
@@ -268,11 +273,18 @@ def _text(document: dict[str, Any]) -> str:
         {**sizes, **{name: f"{{{name}}}" for name in (*names, *shares)}},
         "memory, popcount: bytes per second that ours compares, relative to those limits.",
     )
+    lines = []
+    for k, by_size in batch["rates"].items():
+        for name in ("Hamming", "asymmetric"):
+            cells = (f"{rates[name]:,.0f}" for rates in by_size.values())
+            lines.append([f"{name}, k = {k}", *cells])
+        times = (f"{rates['Hamming'] / rates['asymmetric']:.2f}" for rates in by_size.values())
+        lines.append(["time of asymmetric / Hamming", *times])
     batched = Table(
-        f"Ours by the number of queries per call: random codes, {batch['bits']} bits, "
-        f"{batch['rows']:,} rows, k = {batch['k']}, one thread",
-        ["queries", *(f"{size:,}" for size in batch["rates"])],
-        [["per second", *(f"{rate:,.0f}" for rate in batch["rates"].values())]],
+        "Ours in queries per second by the number of queries per call: random codes, "
+        f"{batch['bits']} bits, {batch['rows']:,} rows, one thread",
+        ["queries", *(f"{size:,}" for size in BATCHES)],
+        lines,
     )
     sublinear = table_of(
         "Sublinear search: one thread, k = 10",
