@@ -32,10 +32,9 @@ class ModelFiles(NamedTuple):
         """Read and check a model folder."""
         from ddh.hashers import storage  # here, since it imports scikit-learn
 
-        description, _, model_id = storage.read(folder)
-        names = (storage.JSON_NAME, storage.ARRAYS_NAME)
-        files = {name: (folder / name).read_bytes() for name in names}
-        return cls(files, model_id, int(description["bits"]))
+        text, data, description = storage.read_files(folder)
+        files = {storage.JSON_NAME: text, storage.ARRAYS_NAME: data}
+        return cls(files, storage.digest(text, data), int(description["bits"]))
 
     def load(self, device: str) -> Any:
         """The model, ready to encode images."""

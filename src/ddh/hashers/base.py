@@ -23,7 +23,7 @@ from sklearn.utils import Tags, check_array
 
 import ddh
 from ddh._core.arrays import sgn
-from ddh._core.errors import InputError, ModelError
+from ddh._core.errors import DDHError, InputError, ModelError
 from ddh._core.spans import spans
 from ddh.codes import code_bytes, pack
 from ddh.hashers import storage
@@ -242,11 +242,22 @@ class Hasher(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
             names = cls.renamed_settings
             model = cls(**{names.get(name, name): value for name, value in settings.items()})
             model._restore(description["fitted"], arrays)
-        except (KeyError, TypeError, AttributeError) as error:
+            outputs = model._try()
+        except DDHError:
+            raise
+        except Exception as error:
             raise ModelError(
-                f"this {cls.__name__} model does not fit this version of the library ({error!r})"
+                f"this {cls.__name__} model is damaged, or of another version of the library "
+                f"({error!r})"
             ) from error
+        bits = description["bits"]
+        if outputs.shape != (1, bits) or bits != model.bits or not np.isfinite(outputs).all():
+            raise ModelError(f"this {cls.__name__} model is damaged: it does not give {bits} bits")
         return model
+
+    def _try(self) -> Floats:
+        """Outputs of one row, which a damaged model does not give."""
+        return self._outputs(np.ones((1, self._fitted_columns()), np.float32))
 
 
 class LinearHasher(Hasher):

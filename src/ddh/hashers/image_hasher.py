@@ -128,6 +128,12 @@ class ImageHasher(Hasher):
         """Encode on `device` from now on; unlike the setting `device` it is not saved."""
         self._encoding_device, self._extractor = device, None
 
+    def _try(self) -> Floats:
+        self.encode_on("cpu")  # the model may have been made for a device that is not here
+        outputs = super()._try()
+        self._encoding_device = None
+        return outputs
+
     def _set_backbone(self, backbone: Backbone | None) -> None:
         """The network before the hash functions; None for a model of features."""
         self._backbone, self._extractor = backbone, None
