@@ -79,6 +79,9 @@ def check_answers(index, oracle, queries):
     assert len(index) == len(oracle.rows)
     for k in (1, 5, len(oracle.rows), len(oracle.rows) + 3):
         assert pairs(index.search(queries, k)) == oracle.search(queries, k)
+        for offset in (1, 7, len(oracle.rows)):
+            page = [found[offset:] for found in oracle.search(queries, offset + k)]
+            assert pairs(index.search(queries, k, offset=offset)) == page
     for radius in (0, 1, oracle.bits // 2, oracle.bits):
         assert pairs(index.search_radius(queries, radius)) == oracle.search_radius(queries, radius)
     assert [row.key for row in index.items()] == list(oracle.rows)
@@ -276,6 +279,12 @@ def test_bad_arguments_say_what_is_wrong(engine):
         for metadata in ({"x": float("nan")}, {"x": object()}, {"x": ["a\0"]}, {"\ud800": 1}):
             with pytest.raises(InputError, match="metadata"):
                 index.add(["a"], code, metadata=[metadata])
+        for levels in (64, 900, 990, 5000):  # beside the metadata's own
+            deep = []
+            for _ in range(levels - 1):
+                deep = [deep]
+            with pytest.raises(InputError, match="64 levels deep"):
+                index.add(["a"], code, metadata=[{"x": deep}])
         index.add(["a"], code, metadata=[{"x": "\\u0000 is only text"}])
         assert index.get("a").metadata == {"x": "\\u0000 is only text"}
         for where in (
@@ -291,6 +300,9 @@ def test_bad_arguments_say_what_is_wrong(engine):
         for k in (0, -1, 2.5, True):
             with pytest.raises(InputError, match="k, the number of answers"):
                 index.search(code, k)
+        for offset in (-1, 2.5, True):
+            with pytest.raises(InputError, match="offset"):
+                index.search(code, 1, offset=offset)
         for radius in (-1, 9, 1.5):
             with pytest.raises(InputError, match="from 0 to 8"):
                 index.search_radius(code, radius)

@@ -338,3 +338,13 @@ def test_a_relative_path_survives_a_change_of_the_working_directory(tmp_path, mo
 def test_a_missing_index_is_an_error_of_its_own_type(tmp_path):
     with pytest.raises(ddh.index.IndexNotFound, match="there is no index at"):
         ddh.index.open(tmp_path / "a.index", create=False)
+
+
+def test_a_deep_page_reads_only_its_own_rows(tmp_path, monkeypatch):
+    codes = np.random.default_rng(0).integers(0, 256, (1000, 8), dtype=np.uint8)
+    with ddh.index.open(tmp_path / "i", bits=64) as index:
+        index.add([str(i) for i in range(1000)], codes)
+        read = []
+        monkeypatch.setattr(ddh.index.local, "read_metadata", lambda stored: read.append(1) or {})
+        assert len(index.search(codes[:3], 5, offset=900)[0]) == 5
+        assert len(read) == 15

@@ -55,11 +55,13 @@ class Place:
 class Running:
     """A real `ddh serve` process."""
 
-    def __init__(self, index: str, *options: str, **environment: str) -> None:
+    def __init__(
+        self, index: str, *options: str, prefix: tuple[str, ...] = (), **environment: str
+    ) -> None:
         # A pipe that nobody reads would stop it.
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "ddh", "serve", index, "--port", "0", *options],
+            [*prefix, sys.executable, "-m", "ddh", "serve", index, "--port", "0", *options],
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
@@ -86,8 +88,10 @@ class Running:
 
 
 @contextlib.contextmanager
-def running(index: str, *options: str, **environment: str) -> Iterator[Running]:
-    served = Running(index, *options, **environment)
+def running(
+    index: str, *options: str, prefix: tuple[str, ...] = (), **environment: str
+) -> Iterator[Running]:
+    served = Running(index, *options, prefix=prefix, **environment)
     try:
         yield served
     finally:

@@ -65,6 +65,27 @@ def test_work_that_fails_is_told_to_all_and_ends_nothing():
     assert asyncio.run(asyncio.wait_for(main(), 60)) == "good"
 
 
+def test_costly_items_make_smaller_batches():
+    batches, gate = [], threading.Event()
+
+    def work(costs):
+        batches.append(list(costs))
+        gate.wait(60)
+        return costs
+
+    async def main():
+        with ThreadPoolExecutor(1) as threads:
+            batcher = Batcher(work, threads, max_batch=10, max_queue=25, cost=lambda cost: cost)
+            asked = [asyncio.create_task(batcher.submit(c)) for c in (1, 4, 5, 4, 99, 99, 1, 1)]
+            while not batches:
+                await asyncio.sleep(0.001)
+            gate.set()
+            await asyncio.gather(*asked)
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+    assert batches == [[1, 4, 5], [4, 99], [99], [1, 1]]
+
+
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_no_question_is_forgotten(workers):
     """Questions that come at every moment, also just when a worker runs out of work."""

@@ -1,5 +1,6 @@
 """A real `ddh serve` process under hostile requests, load, and signals."""
 
+import contextlib
 import io
 import json
 import signal
@@ -374,6 +375,26 @@ def test_another_host_needs_the_token_and_its_address_passes(prepared):
         assert json.loads(answer.text)["rows"] == 24
         log = process.stop()
     assert not any(token in json.dumps(line) for line in log)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs 127.0.0.2, a second own address")
+def test_connections_of_one_address_leave_room_for_others(prepared):
+    """With 150 descriptors, 200 silent connections: another address is served meanwhile."""
+    few = ("sh", "-c", 'ulimit -n 150 && exec "$@"', "sh")
+    other = httpx.Client(transport=httpx.HTTPTransport(local_address="127.0.0.2"))
+    with running(prepared.index, prefix=few) as process, other, contextlib.ExitStack() as opened:
+        answers = []
+        for _ in range(200):
+            connection = socket.create_connection(("127.0.0.1", process.port), timeout=PATIENCE)
+            opened.enter_context(connection)
+            answers.append(connection)
+        assert receive(answers[-1]).startswith(b"HTTP/1.1 503")  # too many of this address
+        answer = other.get(f"{process.url}/health", timeout=PATIENCE)
+        assert answer.status_code == 200, answer.text
+        opened.close()
+        wait_until(lambda: CLIENT.get(f"{process.url}/health").status_code == 200)
+        log = process.stop()
+    assert not [line for line in log if line["level"] != "info"]
 
 
 def test_the_index_is_whole_after_a_kill(place):

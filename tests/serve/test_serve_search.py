@@ -1,7 +1,9 @@
 """`POST /search` against a plain search of the same codes."""
 
+import asyncio
 import concurrent.futures
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -176,6 +178,56 @@ def test_many_at_once_are_answered_together_and_each_rightly(prepared):
     assert counted['ddh_requests_total{route="/search",status="200"}'] == 108
     assert counted['ddh_requests_total{route="/search",status="404"}'] == 12
     assert counted["ddh_index_rows"] == 24
+
+
+def test_a_client_that_has_gone_is_not_searched_for(prepared, monkeypatch):
+    app, started, release = prepared.open().app, threading.Event(), threading.Event()
+    searcher, answered = app.state.service.searcher, []
+    answer = searcher.answer
+
+    def slow(queries):
+        answered.extend(query.key for query in queries)
+        started.set()
+        release.wait(60)
+        return answer(queries)
+
+    monkeypatch.setattr(app.state.service._searches, "_process", slow)
+
+    async def post(key, gone):
+        body = json.dumps({"key": key}).encode()
+        messages = [{"type": "http.request", "body": body, "more_body": False}]
+        statuses = []
+
+        async def receive():
+            if messages:
+                return messages.pop()
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message):
+            statuses.append(message.get("status"))
+
+        headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+        scope = {"type": "http", "method": "POST", "path": "/search", "headers": headers}
+        await app(scope, receive, send)
+        return statuses[0]
+
+    async def main():
+        stays, goes = asyncio.Event(), asyncio.Event()
+        busy = [asyncio.create_task(post("plants/00.png", stays)) for _ in range(8)]
+        while not started.is_set():
+            await asyncio.sleep(0.001)
+        left = asyncio.create_task(post("plants/03.png", goes))
+        last = asyncio.create_task(post("plants/06.png", stays))
+        goes.set()
+        assert await left == 400
+        release.set()
+        assert {await request for request in (*busy, last)} == {200}
+
+    asyncio.run(asyncio.wait_for(main(), 120))
+    assert "plants/06.png" in answered
+    assert "plants/03.png" not in answered
+    app.state.service.close()
 
 
 def test_an_empty_index_answers(tmp_path):

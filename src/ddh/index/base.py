@@ -139,7 +139,7 @@ class Index(ABC):
 
     @abstractmethod
     def _search(
-        self, queries: Codes, k: int, only: Filter, approximate: bool
+        self, queries: Codes, k: int, offset: int, only: Filter, approximate: bool
     ) -> list[list[Hit]]: ...
 
     @abstractmethod
@@ -238,6 +238,7 @@ class Index(ABC):
         queries: ArrayLike,
         k: int = 10,
         *,
+        offset: int = 0,
         where: Mapping[str, Scalar] | None = None,
         folder: str | None = None,
         approximate: bool = False,
@@ -249,6 +250,8 @@ class Index(ABC):
         queries : uint8 array of shape (n, code_bytes(bits))
         k : int
             Number of hits per query.
+        offset : int
+            Number of nearest rows to skip, for paging; the rows themselves are not read.
         where : mapping, optional
             Metadata values that a hit must have.
         folder : str, optional
@@ -264,7 +267,10 @@ class Index(ABC):
         codes = check_codes(queries, self.bits, "the queries")
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
             raise InputError(f"k, the number of answers, is a whole number from 1, not {k!r}")
-        return self._search(codes, int(k), make_filter(where, folder), approximate)
+        if isinstance(offset, bool) or not isinstance(offset, int | np.integer) or offset < 0:
+            raise InputError(f"offset is a whole number from 0, not {offset!r}")
+        only = make_filter(where, folder)
+        return self._search(codes, int(k), int(offset), only, approximate)
 
     def search_radius(
         self,

@@ -85,10 +85,14 @@ class LocalIndex(Index):
 
     # -- searching ---------------------------------------------------------------------------
 
-    def _search(self, queries: Codes, k: int, only: Filter, approximate: bool) -> list[list[Hit]]:
+    def _search(
+        self, queries: Codes, k: int, offset: int, only: Filter, approximate: bool
+    ) -> list[list[Hit]]:
         with self._store.reading() as snapshot:
-            found = scan.nearest(queries, snapshot.codes, k, self._excluded(snapshot, only))
-            return self._hits(snapshot, list(map(Neighbours, *found)))
+            excluded = self._excluded(snapshot, only)
+            found = scan.nearest(queries, snapshot.codes, offset + k, excluded)
+            page = (column[:, offset:] for column in found)
+            return self._hits(snapshot, list(map(Neighbours, *page)))
 
     def _search_radius(self, queries: Codes, radius: int, only: Filter) -> list[list[Hit]]:
         with self._store.reading() as snapshot:

@@ -105,10 +105,16 @@ class MilvusIndex(Index):
 
     # -- searching ---------------------------------------------------------------------------
 
-    def _search(self, queries: Codes, k: int, only: Filter, approximate: bool) -> list[list[Hit]]:
-        if approximate and self._kind == database.IVF and k <= MOST_ANSWERS:
-            return self._hits(list(self._ask(queries, k, only, {"nprobe": database.PROBED_LISTS})))
-        return self._hits(self._nearest(queries, k, only))
+    def _search(
+        self, queries: Codes, k: int, offset: int, only: Filter, approximate: bool
+    ) -> list[list[Hit]]:
+        depth = offset + k
+        if approximate and self._kind == database.IVF and depth <= MOST_ANSWERS:
+            probed = {"nprobe": database.PROBED_LISTS}
+            found = list(self._ask(queries, depth, only, probed))
+        else:
+            found = self._nearest(queries, depth, only)
+        return self._hits([answer[offset:] for answer in found])
 
     def _nearest(self, queries: Codes, k: int, only: Filter) -> list[Found]:
         """The k nearest rows of each query, in the order of the tie rule."""

@@ -134,13 +134,16 @@ class PostgresIndex(Index):
 
     # -- searching ---------------------------------------------------------------------------
 
-    def _search(self, queries: Codes, k: int, only: Filter, approximate: bool) -> list[list[Hit]]:
+    def _search(
+        self, queries: Codes, k: int, offset: int, only: Filter, approximate: bool
+    ) -> list[list[Hit]]:
         by_index = approximate and self._hnsw
         order = SQL("code <~> query::bit({n})" if by_index else "distance, id")
-        nearest = SQL("true ORDER BY {} LIMIT {}").format(
-            order.format(n=Literal(self.bits)), Literal(k)
+        nearest = SQL("true ORDER BY {} LIMIT {} OFFSET {}").format(
+            order.format(n=Literal(self.bits)), Literal(k), Literal(offset)
         )
-        return self._ask(queries, only, nearest, SQL("true"), _plan(k if by_index else None))
+        plan = _plan(offset + k if by_index else None)
+        return self._ask(queries, only, nearest, SQL("true"), plan)
 
     def _search_radius(self, queries: Codes, radius: int, only: Filter) -> list[list[Hit]]:
         within = SQL("distance <= {}").format(Literal(radius))

@@ -17,6 +17,7 @@ Codes = NDArray[np.uint8]
 Metadata = Mapping[str, Any]
 
 MAX_TEXT_BYTES = 2048  # of a key or a path: what every engine can keep in an ordered index
+MAX_DEPTH = 64  # of metadata: what every engine and every JSON library can read back
 
 
 class FileStamp(NamedTuple):
@@ -190,11 +191,27 @@ def metadata_text(metadata: Metadata | None) -> str | None:
     try:
         text = json.dumps(dict(metadata), ensure_ascii=False, allow_nan=False)
         text.encode()
+    except RecursionError:
+        raise _too_deep() from None
     except (TypeError, ValueError) as error:
         raise InputError(f"metadata must be what JSON can hold ({error}): {metadata!r}") from error
+    if text.count("{") + text.count("[") > MAX_DEPTH and _nests(metadata, MAX_DEPTH):
+        raise _too_deep()
     if "\\u0000" in text and _holds_nul(json.loads(text)):
         raise InputError(f"metadata cannot hold the NUL character: {metadata!r}")
     return text
+
+
+def _too_deep() -> InputError:
+    return InputError(f"metadata is nested at most {MAX_DEPTH} levels deep")
+
+
+def _nests(value: Any, levels: int) -> bool:
+    """Whether lists and objects lie within each other more than `levels` deep."""
+    if not isinstance(value, Mapping | list | tuple):
+        return False
+    parts = value.values() if isinstance(value, Mapping) else value
+    return levels == 0 or any(_nests(part, levels - 1) for part in parts)
 
 
 def _holds_nul(value: Any) -> bool:

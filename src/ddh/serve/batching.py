@@ -17,10 +17,11 @@ class Batcher(Generic[Item, Result]):
     """Collects items while all workers are busy, then processes them at once.
 
     `process` runs in `executor`, in up to `workers` batches side by side, and returns one result
-    per item, in order; a result that is an exception is raised to its submitter. An item that finds
-    a worker free does not wait, and each worker takes its share of the queue, so that no item is
-    stuck behind all the others. `on_batch` is given the seconds and the size of each batch. Used
-    from one event loop.
+    per item, in order; a result that is an exception is raised to its submitter. A batch ends where
+    the `cost` of its items reaches `max_batch`; items whose submitters have gone are dropped. An
+    item that finds a worker free does not wait, and each worker takes its share of the queue, so
+    that no item is stuck behind all the others. `on_batch` is given the seconds and the size of
+    each batch. Used from one event loop.
     """
 
     def __init__(
@@ -31,9 +32,11 @@ class Batcher(Generic[Item, Result]):
         max_batch: int,
         max_queue: int,
         workers: int = 1,
+        cost: Callable[[Item], int] = lambda item: 1,
         on_batch: Callable[[float, int], None] = lambda seconds, items: None,
     ) -> None:
         self._process, self._executor, self._on_batch = process, executor, on_batch
+        self._cost = cost
         self._max_batch, self._max_queue, self._workers = max_batch, max_queue, workers
         self._queue: deque[tuple[Item, asyncio.Future[Result]]] = deque()
         self._running: set[asyncio.Task[None]] = set()
@@ -75,11 +78,12 @@ class Batcher(Generic[Item, Result]):
 
     def _next_batch(self) -> list[tuple[Item, "asyncio.Future[Result]"]]:
         batch: list[tuple[Item, asyncio.Future[Result]]] = []
-        share = min(self._max_batch, math.ceil(len(self._queue) / self._workers))
-        while self._queue and len(batch) < share:
+        share, cost = math.ceil(len(self._queue) / self._workers), 0
+        while self._queue and len(batch) < share and cost < self._max_batch:
             item, future = self._queue.popleft()
             if not future.done():
                 batch.append((item, future))
+                cost += self._cost(item)
         return batch
 
     async def finish(self) -> None:

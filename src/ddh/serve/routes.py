@@ -1,19 +1,22 @@
 """The routes of the HTTP API and of the page."""
 
+import asyncio
 import base64
 import mimetypes
+from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import StreamingResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import ddh
 from ddh._core.errors import InputError
@@ -34,6 +37,9 @@ from ddh.serve.writing import NewPicture, NewRow
 PAGE = Path(__file__).parent / "page"
 PAGE_TYPES = {".html", ".css", ".js", ".svg"}
 SEARCH = "/search"
+WATCH_SECONDS = 0.1  # until it is watched whether a client that waits is still there
+
+Result = TypeVar("Result")
 
 router = APIRouter()
 
@@ -91,8 +97,34 @@ async def search(request: Request) -> Response:
     params, image = await read_body(request, SearchRequest, SearchParams)
     query = service.searcher.validate(params)  # before the network runs
     if image is not None:
-        query = replace(query, code=await service.encode(image))
-    return Response(await service.search(query), media_type="application/json")
+        code = await _unless_gone(request, service.encode(image))
+        query = replace(query, code=code)
+    found = await _unless_gone(request, service.search(query))
+    return Response(found, media_type="application/json")
+
+
+async def _unless_gone(request: Request, answer: Coroutine[Any, Any, Result]) -> Result:
+    """The answer; if the client goes first, the place in the queue is given up."""
+    own, loop = asyncio.current_task(), asyncio.get_running_loop()
+    watcher: asyncio.Future[Message] | None = None
+
+    def watch() -> None:
+        nonlocal watcher
+        watcher = asyncio.ensure_future(request.receive())
+        watcher.add_done_callback(lambda gone: gone.cancelled() or (own and own.cancel()))
+
+    timer = loop.call_later(WATCH_SECONDS, watch)  # a quick answer is not worth a task
+    try:
+        return await answer
+    except asyncio.CancelledError:
+        if watcher is None or not watcher.done() or own is None:
+            raise
+        own.uncancel()
+        raise ClientDisconnect from None
+    finally:
+        timer.cancel()
+        if watcher is not None:
+            watcher.cancel()
 
 
 class SearchShortcut:

@@ -3,6 +3,8 @@
 import asyncio
 import logging
 import socket
+from collections import Counter
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -17,8 +19,11 @@ from ddh.serve.settings import Settings
 
 STOP_SECONDS = 15  # for requests that are running when the service is stopped
 KEEP_ALIVE_SECONDS = 30
-MAX_CONNECTIONS = 1024
 MAX_HEAD_BYTES = 64 << 10
+TOO_MANY = (
+    b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n"
+    b"Content-Length: 0\r\n\r\n"
+)  # connections
 
 
 def run(
@@ -48,7 +53,12 @@ def run(
     app = create_app(location, settings)
     listening = _listen(host, port)
     _set_up_log(logging.INFO if log_requests else logging.WARNING)
-    http: Any = partial(LimitedHttp, head_seconds=app.state.service.settings.body_seconds)
+    limits = app.state.service.settings
+    http: Any = partial(
+        LimitedHttp,
+        head_seconds=limits.body_seconds,
+        connections=Connections(limits.max_connections, limits.max_connections_per_address),
+    )
     config = uvicorn.Config(
         app,
         http=http,
@@ -57,7 +67,6 @@ def run(
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=STOP_SECONDS,
-        limit_concurrency=MAX_CONNECTIONS,
     )
     name, bound, *_ = listening.getsockname()
     address = f"http://{f'[{name}]' if ':' in name else name}:{bound}/"
@@ -89,17 +98,56 @@ def _set_up_log(level: int) -> None:
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 
-class LimitedHttp(HttpToolsProtocol):
-    """HTTP/1.1 with limits on a request's head: its size, and the time it takes to arrive."""
+class Connections:
+    """Counts open connections: at most `total`, and at most `per_address` from one address.
 
-    def __init__(self, *args: Any, head_seconds: float, **options: Any) -> None:
+    `total` is lowered to a third of the descriptors that this process may open, since an upload
+    takes a second one and the index needs some; and one address gets at most half of `total`.
+    """
+
+    def __init__(self, total: int, per_address: int) -> None:
+        with suppress(ImportError):  # Windows has no such limit
+            from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
+
+            descriptors = getrlimit(RLIMIT_NOFILE)[0]
+            total = total if descriptors == RLIM_INFINITY else min(total, descriptors // 3)
+        self._total, self._per_address = total, min(per_address, total // 2)
+        self._open: Counter[str] = Counter()
+
+    def enter(self, address: str) -> bool:
+        """Count a new connection, unless there are too many."""
+        if self._open.total() >= self._total or self._open[address] >= self._per_address:
+            return False
+        self._open[address] += 1
+        return True
+
+    def leave(self, address: str) -> None:
+        """Forget a connection that was counted."""
+        self._open[address] -= 1
+        if not self._open[address]:
+            del self._open[address]
+
+
+class LimitedHttp(HttpToolsProtocol):
+    """HTTP/1.1 with limits on connections and on a request's head: its size and its time."""
+
+    def __init__(
+        self, *args: Any, head_seconds: float, connections: Connections, **options: Any
+    ) -> None:
         super().__init__(*args, **options)
         self._head_seconds, self._head_bytes = head_seconds, 0
         self._head_timer: asyncio.TimerHandle | None = None  # while a head is awaited
+        self._counted, self._address = connections, ""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._await_head()
+        address = self.client[0] if self.client else "unknown"
+        if self._counted.enter(address):
+            self._address = address
+            self._await_head()
+        else:
+            transport.write(TOO_MANY)
+            transport.close()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -124,6 +172,8 @@ class LimitedHttp(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
+        if self._address:
+            self._counted.leave(self._address)
         super().connection_lost(exc)
 
     def _stop_timer(self) -> None:

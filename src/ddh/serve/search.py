@@ -1,7 +1,7 @@
 """`POST /search`: the nearest rows to a code, to a row, or to an image.
 
 Requests that arrive while others are being answered are searched together: one pass over the codes
-for all that share their filters and depth.
+for all that share their filters and page.
 """
 
 import json
@@ -56,8 +56,13 @@ class Query:
 
     @property
     def end(self) -> int:
-        """The end of the page; one more row is fetched to know if there are more."""
+        """The end of the page."""
         return self.params.offset + self.params.k
+
+    @property
+    def cost(self) -> int:
+        """Its share of a batch: a deep page is searched alone."""
+        return 1 + self.end // 1000
 
 
 class Searcher:
@@ -100,15 +105,16 @@ class Searcher:
     def _answer(self, index: Index, queries: Sequence[Query]) -> list[bytes | Exception]:
         started = time.perf_counter()
         answers: list[bytes | Exception] = [b""] * len(queries)
-        groups: dict[tuple[int, Filters], list[int]] = defaultdict(list)
+        groups: dict[tuple[int, int, Filters], list[int]] = defaultdict(list)
         queries = _with_codes(index, queries)
         for position, query in enumerate(queries):
             if query.code is None:
                 answers[position] = no_such_key(query.key or "")
             else:
-                groups[query.end + 1, query.filters].append(position)
-        for (depth, filters), positions in groups.items():
-            found = _nearest(index, [queries[i].code for i in positions], depth, filters)
+                groups[query.params.offset, query.params.k, query.filters].append(position)
+        for (offset, k, filters), positions in groups.items():
+            # one more row tells if there are more
+            found = _nearest(index, [queries[i].code for i in positions], offset, k + 1, filters)
             seconds = round(time.perf_counter() - started, 6)
             for position, hits in zip(positions, found, strict=True):
                 answers[position] = self._body(queries[position], hits, seconds)
@@ -118,17 +124,14 @@ class Searcher:
         """One page of results as JSON."""
         if isinstance(hits, DDHError):
             return hits
-        offset, radius = query.params.offset, query.params.radius
+        k, radius = query.params.k, query.params.radius
         if radius is not None:
             hits = [hit for hit in hits if hit.distance <= radius]
         assert query.code is not None
         document = {
             "query": {"code": query.code.tobytes().hex(), "bits": self._bits, "key": query.key},
-            "results": [
-                {**self._pictures.item(hit), "distance": hit.distance}
-                for hit in hits[offset : query.end]
-            ],
-            "more": len(hits) > query.end and query.end < self._settings.max_depth,
+            "results": [{**self._pictures.item(hit), "distance": hit.distance} for hit in hits[:k]],
+            "more": len(hits) > k and query.end < self._settings.max_depth,
             "seconds": seconds,
         }
         return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
@@ -145,12 +148,12 @@ def _with_codes(index: Index, queries: Sequence[Query]) -> list[Query]:
 
 
 def _nearest(
-    index: Index, codes: Sequence[Code | None], depth: int, filters: Filters
+    index: Index, codes: Sequence[Code | None], offset: int, k: int, filters: Filters
 ) -> Sequence[list[Hit] | DDHError]:
     """The nearest rows to each code; an error of the index is the answer to all of them."""
     where, folder = filters
     equal = json.loads(where) if where else None
     try:
-        return index.search(np.array(codes), depth, where=equal, folder=folder)
+        return index.search(np.array(codes), k, offset=offset, where=equal, folder=folder)
     except DDHError as error:
         return [error] * len(codes)

@@ -75,6 +75,7 @@ class Service:
             max_batch=MAX_SEARCH_BATCH,
             max_queue=settings.max_queued_searches,
             workers=SEARCH_THREADS,
+            cost=lambda query: query.cost,
             on_batch=self.metrics.searched,
         )
         encoder = self._encoder(settings.model or collection.model)

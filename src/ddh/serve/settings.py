@@ -38,6 +38,9 @@ class Settings:
         Most results per request, and the largest sum of `offset` and `k`.
     max_queued_searches, max_queued_images : int
         Requests that may wait; more are refused with status 503.
+    max_connections, max_connections_per_address : int
+        Open connections, in all and from one address (behind a proxy: the proxy's). `run` lowers
+        both where the process may open few descriptors.
     cache_bytes : int
         Disk space for thumbnails; the least recently used are deleted first.
     """
@@ -58,6 +61,8 @@ class Settings:
     max_depth: int = 100_000
     max_queued_searches: int = 1024
     max_queued_images: int = 64
+    max_connections: int = 1024
+    max_connections_per_address: int = 256
     cache_bytes: int = 1 << 30
 
     def __post_init__(self) -> None:
