@@ -10,7 +10,7 @@ DEV := $(VENV)/.dev
 LOWEST := .venv-lowest
 SOURCES := pyproject.toml constraints.txt $(wildcard src/ddh/*/*.[ch])
 
-.PHONY: setup setup-dev demo test test-lowest lint lint-page docs docs-check notebooks rescore clean
+.PHONY: setup setup-dev demo test test-lowest sanitize lint lint-page docs docs-check notebooks rescore clean
 
 # What ddh needs to run, and nothing else.
 setup: $(RUNTIME)
@@ -43,6 +43,20 @@ test-lowest:
 	  hypothesis psutil pytest pytest-timeout pytest-xdist pyyaml
 	OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest --numprocesses 2 --dist loadfile \
 	  $(addprefix --ignore=tests/,bench cluster descriptors docs page serve)
+
+# The kernels built to stop at any access outside memory and any undefined behaviour: their tests,
+# and random calls (DDH_FUZZ is the number of cases).
+SANITIZED := build/sanitized
+KERNEL_TESTS := $(addprefix tests/,codes/test_hamming_bounds.py codes/test_hamming_fuzz.py \
+  neighbours/test_neighbours_loops.py neighbours/test_loops_fuzz.py)
+sanitize: setup-dev
+	rm -rf $(SANITIZED) && mkdir -p $(SANITIZED) && cp -r src/ddh $(SANITIZED) && rm -f $(SANITIZED)/ddh/*/*.so
+	for kernel in codes/_hamming neighbours/_overlap; do \
+	  $(CC) -g -fsanitize=address,undefined -fno-sanitize-recover=all -shared -fPIC \
+	    -I$$($(BIN)/python -c "import sysconfig; print(sysconfig.get_paths()['include'])") \
+	    src/ddh/$$kernel.c -o $(SANITIZED)/ddh/$$kernel.so || exit 1; done
+	LD_PRELOAD=$$($(CC) -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc OMP_NUM_THREADS=1 \
+	  PYTHONPATH=$(SANITIZED) $(BIN)/python -m pytest -p no:cacheprovider $(KERNEL_TESTS)
 
 lint: setup-dev lint-page
 	$(BIN)/ruff check src tests examples docs/*.py

@@ -93,6 +93,15 @@ def test_tiles_and_candidates_out_of_range(change):
         )
 
 
+@pytest.mark.parametrize("capacity", [2, 3])
+def test_rows_with_room_for_few_candidates(capacity):
+    """Ties filled such a row, and the next one went behind it."""
+    state = [np.full(4, -np.inf, np.float32), np.zeros(4, np.int32)]
+    state += [np.zeros((4, capacity), np.float32), np.zeros((4, capacity), np.int32)]
+    with pytest.raises(ValueError, match="fit"):
+        loops.collect(np.ones((1, 4), np.float32), 1, 4, 0, 0, 0, 1, True, 1, capacity, 0.0, *state)
+
+
 def test_infinite_similarities_stay_inside_a_full_row():
     """A row that has overflowed (count -1) takes no further candidate, not even infinity."""
     tile = np.full((1, 64), np.inf, np.float32)

@@ -35,6 +35,12 @@ static int check(int condition, const char *message) {
     return condition;
 }
 
+/* Whether a buffer is an array of this size, which may be more than a number can say. */
+static int holds(const Py_buffer *buffer, size_t rows, size_t columns, size_t item) {
+    return (!columns || rows <= SIZE_MAX / item / columns) &&
+           (size_t)buffer->len == rows * columns * item;
+}
+
 static const Variant *variant_named(const char *name) {
     for (int i = 0; i < VARIANT_COUNT; i++)
         if (!strcmp(VARIANTS[i].name, name) && runs_here(&VARIANTS[i])) return &VARIANTS[i];
@@ -121,7 +127,7 @@ static PyObject *py_top_k(PyObject *self, PyObject *args) {
         return NULL;
     if ((c.variant = variant_named(variant)) && set_codes(&c, &queries, &rows, width) &&
         check(k >= 1 && (size_t)k <= c.n, "k is 1 to the number of rows") &&
-        check((size_t)distances.len == c.count * k * 4 && (size_t)indices.len == c.count * k * 8,
+        check(holds(&distances, c.count, (size_t)k, 4) && holds(&indices, c.count, (size_t)k, 8),
               "results of another size")) {
         Py_BEGIN_ALLOW_THREADS
         good = scan_for_nearest(&c, tables, c.queries, c.count, (size_t)k, distances.buf,
@@ -219,12 +225,19 @@ failed:
     return NULL;
 }
 
+static int good_keys(const MultiIndex *index, const uint32_t *keys, size_t queries) {
+    for (size_t i = 0; i < queries; i++)
+        for (size_t t = 0; t < index->count; t++)
+            if (!check(*keys++ >> index->tables[t].bits == 0, "a key of no bucket")) return 0;
+    return 1;
+}
+
 static void search_index(Call *c, const MultiIndex *index, const uint32_t *keys, const Plan *plan,
                          uint8_t *done) {
     for (size_t i = 0; i < c->count; i++) {
         size_t width = index->tables[0].rows ? padded_width(c->width) : c->width;
         const uint8_t *queries = index->tables[0].rows ? call_queries(c) : c->queries;
-        Probe p = {index->tables, index->count, 0, 0, queries + i * width, c->rows, width};
+        Probe p = {index->tables, index->count, 0, 0, queries + i * width, c->rows, width, c->n};
         done[i] = (uint8_t)search_buckets(c->variant, &p, keys + i * index->count, c->n, plan,
                                           &c->answers[i]);
     }
@@ -255,7 +268,8 @@ static PyObject *py_index_search(PyObject *self, PyObject *args) {
         check(k >= 0 && (size_t)k <= c.n, "k is 0 to the number of rows") &&
         check(radius < ANY_DISTANCE, "radius") && check((size_t)done.len == c.count, "done has one byte a query") &&
         (index = open_index(tables, c.n, c.width)) &&
-        check((size_t)keys.len == c.count * index->count * 4, "keys of another size")) {
+        check((size_t)keys.len == c.count * index->count * 4, "keys of another size") &&
+        good_keys(index, keys.buf, c.count)) {
         int good;
         Py_BEGIN_ALLOW_THREADS
         good = open_call(&c, c.count, (size_t)k);
@@ -269,7 +283,8 @@ static PyObject *py_index_search(PyObject *self, PyObject *args) {
             good = !any_failed(&c);
         }
         Py_END_ALLOW_THREADS
-        result = good ? found_in_radius(&c) : PyErr_NoMemory();
+        if (check(good || any_failed(&c) != NO_TABLE, "offsets or ids of other rows"))
+            result = good ? found_in_radius(&c) : PyErr_NoMemory();
     }
     if (index) close_index(index);
     close_call(&c);
@@ -317,11 +332,12 @@ static PyObject *py_list_search(PyObject *self, PyObject *args) {
         good = open_call(&c, c.count, (size_t)k);
         if (good) {
             take_queries(&c, c.queries, c.count, above_all(&c), 0);
-            good = scan_lists(&c, &all);
+            good = scan_lists(&c, &all) && !any_failed(&c);
             cut_to_k(&c);
         }
         Py_END_ALLOW_THREADS
-        result = good ? found_in_radius(&c) : PyErr_NoMemory();
+        if (check(good || any_failed(&c) != NO_TABLE, "a list is probed twice"))
+            result = good ? found_in_radius(&c) : PyErr_NoMemory();
     }
     close_call(&c);
     PyBuffer_Release(&queries);
@@ -343,7 +359,7 @@ static PyObject *py_matrix(PyObject *self, PyObject *args) {
     (void)self;
     if (!PyArg_ParseTuple(args, "sy*y*nw*", &variant, &a, &b, &width, &distances)) return NULL;
     if ((c.variant = variant_named(variant)) && set_codes(&c, &a, &b, width) &&
-        check((size_t)distances.len == c.count * c.n * 2, "results of another size")) {
+        check(holds(&distances, c.count, c.n, 2), "results of another size")) {
         uint16_t *out = distances.buf;
         Py_BEGIN_ALLOW_THREADS
         for (size_t i = 0; i < c.count; i++)
@@ -365,6 +381,12 @@ static int set_values(Call *c, Py_buffer *values, Py_buffer *rows, Py_ssize_t wi
         !check(values->len % (width * 64) == 0, "values are whole rows of doubles"))
         return 0;
     c->count = (size_t)(values->len / (width * 64));
+    const double *value = values->buf;
+    for (size_t i = 0; i < c->count; i++) {
+        double sum = 0;
+        for (size_t bit = 0; bit < 8 * c->width; bit++) sum += fabs(*value++);
+        if (!check(isfinite(4 * sum), "the values of a query are not finite")) return 0;
+    }
     return 1;
 }
 
@@ -384,7 +406,7 @@ static PyObject *py_rank(PyObject *self, PyObject *args) {
         return NULL;
     if ((c.variant = variant_named(variant)) && set_values(&c, &values, &rows, width) &&
         check(k >= 1 && (size_t)k <= c.n, "k is 1 to the number of rows") &&
-        check((size_t)scores.len == c.count * k * 8 && (size_t)indices.len == c.count * k * 8,
+        check(holds(&scores, c.count, (size_t)k, 8) && holds(&indices, c.count, (size_t)k, 8),
               "results of another size")) {
         Py_BEGIN_ALLOW_THREADS
         good = rank_rows(&c, values.buf, (size_t)k, scores.buf, indices.buf);
@@ -413,7 +435,7 @@ static PyObject *py_scores(PyObject *self, PyObject *args) {
     if (set_values(&c, &values, &rows, width) && check(c.count > 0, "no query") &&
         check(!each || c.n % c.count == 0, "as many rows for each query")) {
         size_t n = each ? c.n / c.count : c.n;
-        if (check((size_t)scores.len == c.count * n * 8, "results of another size")) {
+        if (check(holds(&scores, c.count, n, 8), "results of another size")) {
             Py_BEGIN_ALLOW_THREADS
             good = score_rows(&c, values.buf, n, each ? n * c.width : 0, scores.buf);
             Py_END_ALLOW_THREADS
@@ -442,7 +464,7 @@ static PyObject *py_sort_into_buckets(PyObject *self, PyObject *args) {
     size_t n = (size_t)keys.len / 4, buckets = (size_t)offsets.len / 4 - 1;
     if (check(offsets.len >= 8 && (uint64_t)n < (uint64_t)UINT32_MAX, "number of buckets or rows") &&
         check(ids.len == keys.len, "as many ids as keys") &&
-        check(width >= 1 && (!sorted.len || ((size_t)rows.len == n * (size_t)width &&
+        check(width >= 1 && width <= MAX_TABLES && (!sorted.len || ((size_t)rows.len == n * (size_t)width &&
                                              (size_t)sorted.len == n * padded_width((size_t)width))),
               "rows of another size")) {
         Py_BEGIN_ALLOW_THREADS

@@ -107,6 +107,7 @@ typedef struct {
     uint32_t step;             /* at this distance between substrings */
     const uint8_t *query, *database;
     size_t width;              /* of the query, and of the codes it meets */
+    size_t rows;               /* of the database */
 } Probe;
 
 INLINE unsigned ones_of(uint64_t x) {
@@ -143,6 +144,8 @@ static int first_found(const Probe *p, size_t at) {
 
 /* ------------------------------------------------------------------ the answer */
 
+enum { NO_MEMORY = 1, NO_TABLE = 2 }; /* NO_TABLE: its offsets or ids are not those of the rows */
+
 typedef struct {
     uint64_t *kept;      /* distance << 32 | row: the order of these numbers is the tie rule */
     uint64_t *scratch;   /* as large as kept, shared by all answers of a call; NULL: kept grows */
@@ -155,7 +158,7 @@ typedef struct {
     uint32_t in_order;   /* rows come by index, so that a later one loses every tie */
     const uint32_t *ids; /* row -> index, NULL where they are the same */
     const Probe *probe;  /* where a row may turn up more than once, NULL elsewhere */
-    int failed;          /* out of memory */
+    int failed;          /* NO_MEMORY or NO_TABLE */
 } Answer;
 
 /* By the digits from bit `shift` on; those below must be in order already. */
@@ -204,13 +207,17 @@ static void sift(Answer *a) {
     a->used = n;
 }
 
+static void fail(Answer *a, int why) {
+    a->failed = why;
+    a->accept = 0;
+}
+
 RARE int make_room(Answer *a) {
     if (!a->counts) {
         size_t capacity = a->capacity ? 2 * a->capacity : 64;
         uint64_t *larger = realloc(a->kept, capacity * sizeof *larger);
         if (!larger) {
-            a->failed = 1;
-            a->accept = 0;
+            fail(a, NO_MEMORY);
             return 0;
         }
         a->kept = larger;
@@ -223,7 +230,9 @@ RARE int make_room(Answer *a) {
         a->counts[a->limit - 1] -= (uint32_t)(a->used - a->k);
         a->used = a->below = a->k;
     }
-    return 1;
+    if (a->used < a->capacity) return 1;
+    fail(a, NO_TABLE); /* all rows are here already: one came twice */
+    return 0;
 }
 
 INLINE void keep(Answer *a, uint32_t distance, size_t row) {

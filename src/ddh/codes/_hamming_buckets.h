@@ -78,6 +78,11 @@ static void visit_bucket(const Variant *variant, const Probe *p, size_t from, si
         return;
     }
     answer->probe = p;
+    for (size_t i = from; !table->rows && i < to; i++)
+        if (table->ids[i] >= p->rows) {
+            fail(answer, NO_TABLE);
+            return;
+        }
     if (table->rows)
         variant->rows[width_class(p->width)](p->query, table->rows + from * p->width, to - from,
                                              p->width, from, from, answer);
@@ -110,6 +115,10 @@ static size_t probe_step(const Variant *variant, const Probe *p, uint32_t key, A
             const uint32_t *offset = table->offsets + (key ^ (uint32_t)mask);
             from[n] = offset[0];
             to[n] = offset[1];
+            if (from[n] > to[n] || to[n] > p->rows) {
+                fail(answer, NO_TABLE);
+                return 0;
+            }
             rows += to[n] - from[n];
             if (table->rows) fetch(table->rows + from[n] * p->width, (to[n] - from[n]) * p->width);
         }
@@ -147,6 +156,7 @@ static int search_buckets(const Variant *variant, Probe *p, const uint32_t *keys
             spent += plan->bucket_cost * buckets;
             if (spent + plan->row_cost * share * (double)n > (double)n) return 0;
             spent += plan->row_cost * (double)probe_step(variant, p, keys[t], answer);
+            if (answer->failed) return 0;
             size_t reached = p->table_count * step + t; /* all rows this near have been found */
             if (answer->counts ? answer->below >= answer->k && answer->limit <= reached + 1
                                : plan->radius <= reached)

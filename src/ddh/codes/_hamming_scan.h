@@ -252,9 +252,10 @@ static int scan_tables(Call *c) {
     return memory != NULL;
 }
 
+/* Why the first answer that failed did; 0: none. */
 static int any_failed(const Call *c) {
     for (size_t i = 0; i < c->count; i++)
-        if (c->answers[i].failed) return 1;
+        if (c->answers[i].failed) return c->answers[i].failed;
     return 0;
 }
 

@@ -141,7 +141,7 @@ collect(PyObject *self, PyObject *args)
     c.column = b[3].buf;
     if (t.rows < 0 || t.columns < 0 || t.rows > images || t.columns > images || start < 0 ||
         stop > (by_row ? t.rows : t.columns) || t.first_row < 0 || t.first_column < 0 ||
-        t.first_row > images - t.rows || t.first_column > images - t.columns || c.k < 1 ||
+        t.first_row > images - t.rows || t.first_column > images - t.columns || c.k < 1 || c.capacity < 4 ||
         c.k > c.capacity / 2 || c.capacity > PY_SSIZE_T_MAX / (4 * (images + 1))) {
         PyErr_SetString(PyExc_ValueError, "the tile lies outside the images, or 2k do not fit");
         goto done;

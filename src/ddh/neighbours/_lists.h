@@ -50,7 +50,7 @@ open_lists(Lists *l, const Py_buffer *starts, const Py_buffer *items, Py_ssize_t
     l->starts = starts->buf;
     l->items = items->buf;
     Py_ssize_t held = items->len / (Py_ssize_t)sizeof(int32_t);
-    int bad = l->rows < 0 || l->starts[0] != 0 || l->starts[l->rows] != held;
+    int bad = l->rows < 0 || l->rows > INT32_MAX || l->starts[0] != 0 || l->starts[l->rows] != held;
     for (Py_ssize_t r = 0; !bad && r < l->rows; r++) bad = l->starts[r] > l->starts[r + 1];
     if (!bad && !outside(l->items, held, images))
         return 0;
