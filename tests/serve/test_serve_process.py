@@ -89,6 +89,8 @@ HOSTILE = {
     + chunk(b"IHDR", struct.pack(">IIBBBBB", 2**31 - 1, 2**31 - 1, 8, 2, 0, 0, 0)),
     "zero size": b"\x89PNG\r\n\x1a\n"
     + chunk(b"IHDR", struct.pack(">IIBBBBB", 0, 0, 8, 2, 0, 0, 0)),
+    "slow format": b"qoif" + struct.pack(">IIBB", 600, 600, 3, 0) + bytes(600 * 600 + 8),
+    "icon": b"\0\0\1\0\1\0" + struct.pack("<8xII", 1 << 20, 22) + bomb(2400, 2400),
     "zip": b"PK\x03\x04" + bytes(100),
 }  # fmt: skip
 

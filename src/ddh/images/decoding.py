@@ -19,6 +19,7 @@ limit of 100 megapixels; 4 bytes a pixel in the result, which is how Pillow keep
 """
 
 import io
+import math
 import os
 import stat
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageChops, UnidentifiedImageError
+from PIL import Image, ImageChops, ImageFile, UnidentifiedImageError
 
 from ddh._core.errors import InputError
 
@@ -71,9 +72,10 @@ class Limits:
 
     megapixels: float = 100.0
     file_bytes: int = 1 << 30
+    slow_megapixels: float = math.inf  # of formats that Pillow decodes in Python: seconds each
 
     def __post_init__(self) -> None:
-        if self.megapixels <= 0 or self.file_bytes <= 0:
+        if self.megapixels <= 0 or self.file_bytes <= 0 or self.slow_megapixels <= 0:
             raise InputError(f"limits are positive numbers, got {self}")
 
 
@@ -166,13 +168,16 @@ def _cause(error: BaseException) -> str:
     return text or type(error).__name__
 
 
-def _check_pixels(image: Image.Image, name: str, limits: Limits) -> None:
+def _check_pixels(image: ImageFile.ImageFile, name: str, limits: Limits) -> None:
     width, height = image.size
-    if width * height > limits.megapixels * 1e6:
+    limit, why = limits.megapixels, ""
+    if limits.slow_megapixels < limit and any(tile[0] in Image.DECODERS for tile in image.tile):
+        limit, why = limits.slow_megapixels, f" for {image.format}, which is slow to decode"
+    if width * height > limit * 1e6:
         raise UnreadableImage(
             name,
             f"{width} x {height} is {width * height / 1e6:,.1f} megapixels, "
-            f"the limit is {limits.megapixels:g}",
+            f"the limit is {limit:g}{why}",
         )
 
 

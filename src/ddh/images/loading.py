@@ -15,7 +15,7 @@ from ddh._core.progress import track
 from ddh._core.threads import cpu_count, thread_imap
 from ddh.images.decoding import UnreadableImage
 from ddh.images.preprocessing import Preprocessing
-from ddh.images.sources import ImageArray, ImageSource
+from ddh.images.sources import ImageArray, ImageSource, PreparedArray
 
 MAX_WORKERS = 16
 DIGEST_BYTES = 16
@@ -81,7 +81,10 @@ def load_parts(
     ahead: int = 2,
 ) -> Generator[Batch, None, None]:
     """As `load_batches`, for batches of any sizes: each part names the pictures of one."""
-    if isinstance(source, ImageArray) and preprocessing.keeps(*source.pixels.shape[1:3]):
+    prepared = isinstance(source, PreparedArray)
+    if isinstance(source, ImageArray) and (
+        prepared or preprocessing.keeps(*source.pixels.shape[1:3])
+    ):
         return (Batch(part, source.pixels[part]) for part in parts)
     return _decode_batches(
         source, preprocessing, parts, workers or min(cpu_count(), MAX_WORKERS), ahead

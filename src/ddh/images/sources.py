@@ -165,7 +165,11 @@ class ImageArray(ImageSource):
     def take(self, indices: Iterable[int]) -> "ImageArray":
         chosen = np.fromiter(indices, dtype=np.int64)
         names = None if self._names is None else [self._names[i] for i in chosen]
-        return ImageArray(self.pixels[chosen], names=names)
+        return type(self)(self.pixels[chosen], names=names)
+
+
+class PreparedArray(ImageArray):
+    """Pictures that `Preprocessing.apply` has prepared: no more is done to them."""
 
 
 def as_pixels(images: Any) -> NDArray[np.uint8]:

@@ -1,71 +1,87 @@
 """Codes of uploaded pictures, by the index's own model."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from ddh._core.errors import DDHError
-from ddh.images import ImageSource, Limits, UnreadableImage, decode
+from ddh.images import Limits, Preprocessing, UnreadableImage
+from ddh.images.isolated import IsolatedDecoder
+from ddh.images.sources import PreparedArray
 from ddh.serve.settings import Settings
 
 NAME = "the picture"  # file names of uploads are not repeated
+SLOW_MEGAPIXELS = 0.3  # of formats that are decoded in Python: a second or two
 
 Code = NDArray[np.uint8]
+Pixels = NDArray[np.uint8]
 
 
-class InMemoryImages(ImageSource):
-    """Image files in memory."""
+class Decoders:
+    """Processes that decode uploads, which threads take in turn."""
 
-    def __init__(self, files: Sequence[bytes], limits: Limits) -> None:
-        self._files, self._limits = files, limits
+    def __init__(self, preprocessing: Preprocessing, settings: Settings, processes: int) -> None:
+        limits = Limits(settings.megapixels, settings.body_bytes, SLOW_MEGAPIXELS)
+        seconds = settings.decode_seconds
+        self._all = [IsolatedDecoder(preprocessing, limits, seconds) for _ in range(processes)]
+        self._free: SimpleQueue[IsolatedDecoder] = SimpleQueue()
+        for decoder in self._all:
+            self._free.put(decoder)
 
-    @property
-    def names(self) -> Sequence[str]:
-        return [NAME] * len(self._files)
+    def decode(self, files: Sequence[bytes]) -> list[Pixels | Exception]:
+        """The network's input for each file, or why there is none."""
+        decoder = self._free.get()
+        try:
+            return [_decode(decoder, file) for file in files]
+        finally:
+            self._free.put(decoder)
 
-    def read(self, i: int) -> Image.Image:
-        return decode(self._files[i], name=NAME, limits=self._limits)
+    def close(self) -> None:
+        """End the processes."""
+        for decoder in self._all:
+            decoder.close()
 
-    def read_reduced(self, i: int, at_least: int) -> Image.Image:
-        return decode(self._files[i], name=NAME, limits=self._limits, at_least=at_least)
 
-    def take(self, indices: Iterable[int]) -> "InMemoryImages":
-        return InMemoryImages([self._files[i] for i in indices], self._limits)
+def _decode(decoder: IsolatedDecoder, file: bytes) -> Pixels | Exception:
+    try:
+        return decoder.decode(file, NAME)
+    except UnreadableImage as error:
+        return error
 
 
 class Encoder:
     """A model that is loaded when the first picture arrives. For one thread."""
 
-    def __init__(self, folder: Path, model_id: str | None, settings: Settings) -> None:
-        self._folder, self._model_id, self._device = folder, model_id, settings.device
-        self._limits = Limits(settings.megapixels, settings.body_bytes)
+    def __init__(self, folder: Path, model_id: str | None, device: str) -> None:
+        self._folder, self._model_id, self._device = folder, model_id, device
         self._model: Any = None
 
-    def encode(self, files: Sequence[bytes]) -> list[Code | Exception]:
-        """The code of each picture, or why it has none."""
+    def encode(self, pictures: Sequence[Pixels]) -> list[Code | Exception]:
+        """The code of each decoded picture."""
         if self._model is None:
             from ddh.hashers import load_image_encoder
 
             self._model = load_image_encoder(
                 self._folder, device=self._device, model_id=self._model_id
             )
-        results: list[Code | Exception] = [DDHError("not encoded")] * len(files)
-        images = InMemoryImages(files, self._limits)
-        for batch in self._model.encode_images(images, batch_size=len(files)):
+        results: list[Code | Exception] = [DDHError("not encoded")] * len(pictures)
+        images = PreparedArray(np.stack(pictures))
+        for batch in self._model.encode_images(images, batch_size=len(pictures)):
             for position, code in zip(batch.indices.tolist(), batch.codes, strict=True):
                 results[position] = code
-            for failure in batch.failures:
-                results[failure.index] = UnreadableImage(NAME, failure.reason)
         return results
 
 
-def encodes_pictures(folder: Path, model_id: str | None) -> bool:
-    """Whether a folder holds this model and it reads pictures, without loading torch or weights."""
+def picture_preprocessing(folder: Path, model_id: str | None) -> Preprocessing | None:
+    """How this model prepares pictures; None where it is another one, or reads features."""
     from ddh.hashers import storage
 
     description, _, found = storage.read(folder)
-    return found == model_id and bool(description.get("fitted", {}).get("backbone"))
+    backbone = description.get("fitted", {}).get("backbone")
+    if found != model_id or not backbone:
+        return None
+    return Preprocessing.from_dict(backbone["preprocessing"])

@@ -337,7 +337,7 @@ async def health(service: ServiceOf) -> dict[str, Any]:
         "rows": await service.in_thread("catalog", lambda: len(index)),
         "bits": index.bits,
         "model_id": index.model_id,
-        "images": service.encodings is not None,
+        "images": service.encodes_pictures,
         "pictures": service.pictures.root is not None,
         "token": service.settings.token is not None,
     }

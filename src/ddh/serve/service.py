@@ -17,7 +17,7 @@ from ddh.serve.batching import Batcher
 from ddh.serve.catalog import CatalogCache
 from ddh.serve.disk_cache import DiskCache
 from ddh.serve.duplicates import Duplicates
-from ddh.serve.encoding import Code, Encoder, encodes_pictures
+from ddh.serve.encoding import Code, Decoders, Encoder, Pixels, picture_preprocessing
 from ddh.serve.items import Pictures
 from ddh.serve.maps import Maps
 from ddh.serve.metrics import Metrics
@@ -27,7 +27,7 @@ from ddh.serve.writing import Rows
 
 SEARCH_THREADS = 2  # while one waits for rows, the other compares codes
 THREADS = {
-    "search": SEARCH_THREADS, "model": 1, "write": 1, "pictures": 2, "catalog": 1,
+    "search": SEARCH_THREADS, "decode": 2, "model": 1, "write": 1, "pictures": 2, "catalog": 1,
     "duplicates": 1, "map": 1,
 }  # fmt: skip
 MAX_SEARCH_BATCH = 64
@@ -78,27 +78,40 @@ class Service:
             cost=lambda query: query.cost,
             on_batch=self.metrics.searched,
         )
-        encoder = self._encoder(settings.model or collection.model)
-        self.encodings: Batcher[bytes, Code] | None = None
-        if encoder is not None:
-            self.encodings = Batcher(
-                encoder.encode,
-                self._threads["model"],
-                max_batch=MAX_IMAGE_BATCH,
-                max_queue=settings.max_queued_images,
-                on_batch=self.metrics.encoded,
-            )
+        self._decoders: Decoders | None = None
+        if folder := settings.model or collection.model:
+            self._set_up_encoding(folder)
 
-    def _encoder(self, folder: Path | None) -> Encoder | None:
-        model_id = self.index.model_id
-        if folder is not None and encodes_pictures(folder, model_id):
-            return Encoder(folder, model_id, self.settings)
-        if self.settings.model is None:
-            return None
-        raise InputError(
-            f"{folder} is not the model of this index ({model_id}), or it reads features and not "
-            "pictures: leave --model out to search by codes alone"
+    def _set_up_encoding(self, folder: Path) -> None:
+        model_id, settings = self.index.model_id, self.settings
+        preprocessing = picture_preprocessing(folder, model_id)
+        if preprocessing is None and settings.model is not None:
+            raise InputError(
+                f"{folder} is not the model of this index ({model_id}), or it reads features and "
+                "not pictures: leave --model out to search by codes alone"
+            )
+        if preprocessing is None:
+            return
+        self._decoders = Decoders(preprocessing, settings, THREADS["decode"])
+        self._decodings: Batcher[bytes, Pixels] = Batcher(
+            self._decoders.decode,
+            self._threads["decode"],
+            max_batch=1,
+            max_queue=settings.max_queued_images,
+            workers=THREADS["decode"],
         )
+        self._encodings: Batcher[Pixels, Code] = Batcher(
+            Encoder(folder, model_id, settings.device).encode,
+            self._threads["model"],
+            max_batch=MAX_IMAGE_BATCH,
+            max_queue=settings.max_queued_images,
+            on_batch=self.metrics.encoded,
+        )
+
+    @property
+    def encodes_pictures(self) -> bool:
+        """Whether pictures can be uploaded."""
+        return self._decoders is not None
 
     async def search(self, query: Query) -> bytes:
         """The response body of a search."""
@@ -112,13 +125,16 @@ class Service:
 
     async def encode(self, image: bytes) -> Code:
         """The code of an image file."""
-        if self.encodings is None:
+        if not self.encodes_pictures:
             raise HTTPException(
                 403,
                 "this service cannot encode pictures: it has no model that does; "
                 "start it with --model, or search by a code or a key",
             )
-        return await self._in_time(self.encodings.submit(image))
+        return await self._in_time(self._decode_and_encode(image))
+
+    async def _decode_and_encode(self, image: bytes) -> Code:
+        return await self._encodings.submit(await self._decodings.submit(image))
 
     async def in_thread(self, kind: str, work: Callable[[], Result]) -> Result:
         """Run something that blocks in the threads of its kind."""
@@ -136,13 +152,16 @@ class Service:
     async def finish(self) -> None:
         """Answer what was submitted, then close."""
         await self._searches.finish()
-        if self.encodings is not None:
-            await self.encodings.finish()
+        if self.encodes_pictures:
+            await self._decodings.finish()
+            await self._encodings.finish()
         await asyncio.to_thread(self.close)
 
     def close(self) -> None:
         """Stop the threads and close the index; closing twice is fine."""
         self.maps.stop()
+        if self._decoders is not None:
+            self._decoders.close()
         for threads in self._threads.values():
             threads.shutdown(wait=True, cancel_futures=True)
         for handle in self._handles:

@@ -41,6 +41,8 @@ class Settings:
     max_connections, max_connections_per_address : int
         Open connections, in all and from one address (behind a proxy: the proxy's). `run` lowers
         both where the process may open few descriptors.
+    decode_seconds : float
+        Longest time to decode an uploaded picture.
     cache_bytes : int
         Disk space for thumbnails; the least recently used are deleted first.
     """
@@ -63,6 +65,7 @@ class Settings:
     max_queued_images: int = 64
     max_connections: int = 1024
     max_connections_per_address: int = 256
+    decode_seconds: float = 10.0
     cache_bytes: int = 1 << 30
 
     def __post_init__(self) -> None:
