@@ -17,7 +17,7 @@ from ddh._core.errors import DDHError, InputError
 from ddh.codes import unpack
 from ddh.evaluation import mean_average_precision
 from ddh.hashers import create, method, storage
-from ddh.hashers.base import Hasher
+from ddh.hashers.base import Hasher, as_float32
 from ddh.hashers.registry import MODULES
 
 METHODS = [name for name, module in MODULES.items() if find_spec(f"ddh.hashers.{module}")]
@@ -103,6 +103,22 @@ def test_packed_codes_are_the_same_codes(name: str):
     assert packed.dtype == np.uint8
     assert packed.shape == (len(X), 2)
     np.testing.assert_array_equal(unpack(packed, BITS), fitted(name).transform(X))
+
+
+@every_method
+def test_codes_are_the_signs_of_the_outputs(name: str):
+    X, _ = clusters()
+    values = fitted(name).outputs(X)
+    assert values.dtype == np.float32
+    assert np.isfinite(values).all()
+    np.testing.assert_array_equal(np.where(values >= 0, 1, -1), fitted(name).transform(X))
+    assert len(np.unique(np.abs(values))) > 2  # real values, not the codes again
+
+
+def test_an_output_that_rounds_to_zero_keeps_its_sign():
+    values = as_float32(np.array([-1e-300, 1e-300, -0.0, -2.5]))
+    assert values.dtype == np.float32
+    assert (values >= 0).tolist() == [False, True, True, False]
 
 
 @every_method

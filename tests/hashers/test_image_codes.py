@@ -36,3 +36,15 @@ def test_training_on_an_array_is_training_on_its_files(depth, tmp_path):
     from_array, from_files = DDH(**settings).fit(array), DDH(**settings).fit(tmp_path)
     assert np.array_equal(from_array.transform(array), from_files.transform(array))
     assert np.array_equal(from_array.hash_weight_, from_files.hash_weight_)
+
+
+def test_one_pass_gives_codes_outputs_and_features(tmp_path):
+    array = pictures(tmp_path, (40, 60))
+    model = DDH(**SETTINGS).fit(array)
+    values = model.outputs(array)
+    assert values.dtype == np.float32
+    np.testing.assert_array_equal(np.where(values >= 0, 1, -1), model.transform(tmp_path))
+    (batch,) = model.encode_images(array)
+    np.testing.assert_array_equal(batch.outputs, values[batch.indices])
+    np.testing.assert_array_equal(np.packbits(values[batch.indices] >= 0, axis=1), batch.codes)
+    assert batch.features.shape == (len(array), model.n_features_in_)

@@ -72,6 +72,15 @@ def check_features(X: ArrayLike, *, least_rows: int = 1, half: bool = False) -> 
     return array
 
 
+def as_float32(outputs: Floats) -> NDArray[np.float32]:
+    """Outputs in single precision; one that would round to zero keeps its sign."""
+    values = outputs.astype(np.float32, copy=False)
+    lost = (values == 0) & (outputs < 0)
+    if lost.any():
+        values = np.where(lost, -np.finfo(np.float32).smallest_subnormal, values)
+    return values
+
+
 @dataclass_transform(eq_default=False, kw_only_default=True, field_specifiers=(field,))
 @dataclass(eq=False, repr=False)
 class Hasher(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
@@ -163,6 +172,35 @@ class Hasher(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
         -------
         codes : ndarray of int8, shape (n, bits)
         """
+        features = self._check_features(X)
+        codes = np.empty((len(features), self.bits), np.int8)
+        for rows in spans(len(features), BATCH_ROWS):
+            codes[rows] = sgn(self._outputs(features[rows]))
+        return codes
+
+    def outputs(self, X: ArrayLike) -> NDArray[np.float32]:
+        """Compute the real values whose signs are the codes.
+
+        As the `values` of a query they rank stored codes more finely than Hamming distances do:
+        see `ddh.codes.search_asymmetric` and `ddh.index.Index.search`.
+
+        Parameters
+        ----------
+        X : array of shape (n, dimensions)
+            Features, one row per image.
+
+        Returns
+        -------
+        values : ndarray of float32, shape (n, bits)
+            `transform` is +1 where a value is 0 or more, else -1.
+        """
+        features = self._check_features(X)
+        values = np.empty((len(features), self.bits), np.float32)
+        for rows in spans(len(features), BATCH_ROWS):
+            values[rows] = as_float32(self._outputs(features[rows]))
+        return values
+
+    def _check_features(self, X: ArrayLike) -> Floats:
         columns = self._fitted_columns()
         features = check_features(X)
         if features.shape[1] != columns:
@@ -170,10 +208,7 @@ class Hasher(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
                 f"X has {features.shape[1]} features, but {type(self).__name__} is expecting "
                 f"{columns} features as input: it was fitted on {columns} dimensions"
             )
-        codes = np.empty((len(features), self.bits), np.int8)
-        for rows in spans(len(features), BATCH_ROWS):
-            codes[rows] = sgn(self._outputs(features[rows]))
-        return codes
+        return features
 
     def encode(self, X: ArrayLike) -> NDArray[np.uint8]:
         """Compute packed codes, uint8 (n, ceil(bits / 8)); `ddh.codes` documents the bit order."""

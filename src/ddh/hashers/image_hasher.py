@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from ddh._core.arrays import sgn
 from ddh._core.errors import InputError, ModelError
 from ddh.backbones import Backbone, EfficientNetLite, rebuild
-from ddh.codes import code_bytes, pack, unpack
+from ddh.codes import code_bytes, pack
 from ddh.hashers import storage
-from ddh.hashers.base import Floats, Hasher, check_features
+from ddh.hashers.base import Floats, Hasher, as_float32, check_features
 from ddh.images import Failure, ImageSource, Preprocessing, is_images, open_images
 from ddh.train.checkpoint_io import below
 from ddh.train.device import choose
@@ -30,10 +30,16 @@ BACKBONE = "backbone."
 
 @dataclass(frozen=True)
 class EncodedBatch:
-    """Packed codes of the pictures `indices` of a source, and the pictures it could not read."""
+    """Codes of the pictures `indices` of a source, and the pictures it could not read.
+
+    `codes` are packed; `outputs` are the real values (n, bits) whose signs they are, and
+    `features` (n, dimensions) are what the network gives to the hash functions.
+    """
 
     indices: NDArray[np.int64]
     codes: NDArray[np.uint8]
+    outputs: NDArray[np.float32]
+    features: NDArray[np.float32]
     failures: list[Failure]
 
 
@@ -143,18 +149,28 @@ class ImageHasher(Hasher):
 
         A picture that cannot be read is an error here; `encode_images` reports and goes on.
         """
+        return sgn(self.outputs(X)) if is_images(X) else super().transform(X)
+
+    def outputs(self, X: Any) -> NDArray[np.float32]:
+        """Real values of pictures or ready features whose signs are the codes, float32 (n, bits).
+
+        A picture that cannot be read is an error here; `encode_images` reports and goes on.
+        """
         if not is_images(X):
-            return super().transform(X)
+            return super().outputs(X)
         source = open_images(X)
-        codes = np.empty((len(source), self.bits), np.int8)
+        values = np.empty((len(source), self.bits), np.float32)
         for batch in self.encode_images(source):
             if batch.failures:
                 raise InputError(f"{batch.failures[0].name}: {batch.failures[0].reason}")
-            codes[batch.indices] = unpack(batch.codes, self.bits)
-        return codes
+            values[batch.indices] = batch.outputs
+        return values
 
     def encode_images(self, images: Any, batch_size: int | None = None) -> Iterator[EncodedBatch]:
-        """Packed codes batch by batch, bad files reported beside them: for folders of any size."""
+        """Codes, outputs and features batch by batch, bad files reported beside them.
+
+        For folders of any size; all come from one pass of the network.
+        """
         columns = self._fitted_columns()
         if self._backbone is None:
             raise InputError(
@@ -164,8 +180,10 @@ class ImageHasher(Hasher):
         if self._extractor is None:
             self._extractor = Extractor(self._backbone, self._encoding_device or self.device)
         for batch in self._extractor.stream(open_images(images), batch_size=batch_size):
-            codes = pack(sgn(self._outputs(batch.features.cpu().numpy())))
-            yield EncodedBatch(batch.indices, codes, batch.failures)
+            features = batch.features.cpu().numpy()
+            outputs = as_float32(self._outputs(features))
+            codes = pack(sgn(outputs))
+            yield EncodedBatch(batch.indices, codes, outputs, features, batch.failures)
 
     def _state(self) -> tuple[dict[str, Any], storage.Arrays]:
         scalars, arrays = super()._state()
