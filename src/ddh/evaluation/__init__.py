@@ -4,6 +4,7 @@ from ddh.evaluation.average_precision import DENOMINATORS
 from ddh.evaluation.curves import Curve
 from ddh.evaluation.diagnostics import CodeDiagnostics, diagnose
 from ddh.evaluation.leakage import refuse_shared_images, shared_images
+from ddh.evaluation.lists import RankedLists
 from ddh.evaluation.protocol import Protocol, Score, over_seeds
 from ddh.evaluation.recognition import Recognition, recognise
 from ddh.evaluation.retrieval import Retrieval, mean_average_precision
@@ -14,7 +15,7 @@ from ddh.evaluation.splits import (
     protocol_images,
     split_by_name,
 )
-from ddh.evaluation.vectors import mean_average_precision_of_vectors
+from ddh.evaluation.vectors import mean_average_precision_of_vectors, nearest_by_cosine
 
 __all__ = [
     "CodeDiagnostics",
@@ -22,6 +23,7 @@ __all__ = [
     "DENOMINATORS",
     "PROTOCOLS",
     "Protocol",
+    "RankedLists",
     "Recognition",
     "Retrieval",
     "RetrievalSplit",
@@ -29,6 +31,7 @@ __all__ = [
     "diagnose",
     "mean_average_precision",
     "mean_average_precision_of_vectors",
+    "nearest_by_cosine",
     "over_seeds",
     "per_class",
     "protocol_images",

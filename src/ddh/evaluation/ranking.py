@@ -5,7 +5,8 @@ order of the database. Here that order is a random one drawn from a seed, so tha
 sorted by class cannot flatter a score.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +15,12 @@ from ddh._core.progress import track
 from ddh._core.spans import spans
 from ddh.codes import search
 from ddh.codes.inputs import Codes
+from ddh.evaluation.average_precision import Denominator, average_precision
 from ddh.evaluation.counts import device_blocks
 from ddh.evaluation.inputs import Relevance
 
-# Items ranked at a time.
-BLOCK = 1 << 22
+# Items ranked at a time, and similarities held at once: 64 MB of float32.
+BLOCK, SIMILARITIES = 1 << 22, 1 << 24
 
 
 def seeded_order(items: int, seed: int) -> NDArray[np.intp]:
@@ -57,3 +59,18 @@ def ranked_relevance(
         ranked = search(queries[rows], database, depth).indices
         relevant = relevance.block(rows)
         yield rows, np.take_along_axis(relevant, ranked, axis=1), relevant.sum(axis=1)
+
+
+def average_precisions(
+    relevance: Relevance, lists: Callable[[slice], NDArray[Any]], k: int, denominator: Denominator
+) -> tuple[NDArray[np.float64], int]:
+    """(AP of each query, queries without a relevant item); `lists(rows)` has their ranked items."""
+    values, empty = np.empty(len(relevance.query)), 0
+    step = max(1, SIMILARITIES // len(relevance.database))
+    for rows in track(spans(len(values), step), "Ranking", unit="block"):
+        relevant = relevance.block(rows)
+        total = relevant.sum(axis=1)
+        ranked = np.take_along_axis(relevant, lists(rows), axis=1)
+        values[rows] = average_precision(ranked, total, k, denominator)
+        empty += int(np.count_nonzero(total == 0))
+    return values, empty

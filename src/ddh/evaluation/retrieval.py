@@ -23,6 +23,7 @@ from ddh.evaluation.curves import (
 )
 from ddh.evaluation.inputs import Relevance
 from ddh.evaluation.leakage import refuse_shared_images
+from ddh.evaluation.lists import check_neighbours, recall_protocol
 from ddh.evaluation.ndcg import expected_ndcg
 from ddh.evaluation.protocol import UNSPECIFIED, Protocol, Score, digest
 from ddh.evaluation.ranking import ranked_relevance
@@ -155,6 +156,32 @@ class Retrieval:
         total = self.counts.relevant.sum(axis=1)
         values = expected_hits(self.counts, k) / np.maximum(total, 1)
         return self._score(values, measure="recall", k=k, ties="expected")
+
+    def neighbour_recall(self, neighbours: ArrayLike, k: int = 100) -> Score:
+        """Expected share of each query's true neighbours among the k nearest by code.
+
+        Parameters
+        ----------
+        neighbours : array of shape (queries, n)
+            Rows of the database, for example those of `nearest_by_cosine`.
+        k : int
+            How many of the nearest by code count.
+
+        Returns
+        -------
+        Score
+        """
+        _check_rank(k)
+        items = self.counts.items
+        true = check_neighbours(neighbours, len(items), len(self.database_codes))
+        found = np.zeros_like(items)
+        for column in true.T:
+            differing = self.query_codes ^ self.database_codes[column]
+            distances = np.bitwise_count(differing).sum(axis=1, dtype=np.intp)
+            found[np.arange(len(found)), distances] += 1
+        values = expected_hits(DistanceCounts(items, found), k) / true.shape[1]
+        protocol = recall_protocol(self.protocol, true, k)
+        return Score(values.mean(), protocol.replace(ties="expected"), values)
 
     def precision_within(self, radius: int = 2) -> Score:
         """Precision of what lies within a Hamming radius; a query that finds nothing counts 0."""

@@ -14,16 +14,13 @@ from ddh._core.arrays import l2_normalize
 from ddh._core.errors import InputError
 from ddh._core.progress import track
 from ddh._core.spans import spans
-from ddh.evaluation.average_precision import average_precision, check_denominator
+from ddh.evaluation.average_precision import check_denominator
 from ddh.evaluation.inputs import Relevance
 from ddh.evaluation.protocol import UNSPECIFIED, Protocol, Score, digest
-from ddh.evaluation.ranking import seeded_order
+from ddh.evaluation.ranking import SIMILARITIES, average_precisions, seeded_order
 
 Distance = Literal["cosine", "asymmetric"]
 SAID = {"cosine": "cosine of real vectors", "asymmetric": "asymmetric (real query, binary item)"}
-
-# Similarities held at once: 64 MB of float32.
-BLOCK = 1 << 24
 
 Nearest = Callable[[NDArray[Any]], NDArray[np.intp]]
 
@@ -55,15 +52,7 @@ def mean_average_precision_of_vectors(
     relevance = relevance.permuted(order)
     depth = min(k, len(database))
     nearest = _search(database[order], depth, device)
-    values = np.empty(len(queries))
-    empty = 0
-    step = max(1, BLOCK // len(database))
-    for rows in track(spans(len(queries), step), "Ranking", unit="block"):
-        relevant = relevance.block(rows)
-        total = relevant.sum(axis=1)
-        ranked = np.take_along_axis(relevant, nearest(queries[rows]), axis=1)
-        values[rows] = average_precision(ranked, total, k, name)
-        empty += int(np.count_nonzero(total == 0))
+    values, empty = average_precisions(relevance, lambda rows: nearest(queries[rows]), k, name)
     base = protocol or Protocol()
     split = base.split
     if split == UNSPECIFIED:
@@ -81,6 +70,17 @@ def mean_average_precision_of_vectors(
         distance=SAID[distance],
     )
     return Score(values.mean(), said, values, empty=empty)
+
+
+def nearest_by_cosine(
+    query_vectors: ArrayLike, database_vectors: ArrayLike, k: int, *, device: str | None = None
+) -> NDArray[np.intp]:
+    """The k database rows with the largest cosine for each query, ties by the smaller index."""
+    queries, database = _check(query_vectors, database_vectors, "cosine")
+    nearest = _search(database, min(k, len(database)), device)
+    parts = spans(len(queries), max(1, SIMILARITIES // len(database)))
+    found = [nearest(queries[rows]) for rows in track(parts, "Ranking", unit="block")]
+    return np.concatenate(found)
 
 
 def _check(
