@@ -440,3 +440,6 @@ def test_commands_are_told_without_folders(monkeypatch):
     words = ["ddh", "bench", "table2", "--data", str(Path("/some/where/cifar")), "-o", "out"]
     monkeypatch.setattr("sys.argv", [*words, f"--features={Path('/x/y.npz')}"])
     assert command_line() == "ddh bench table2 --data cifar -o out --features=y.npz"
+    named = ["--features", f"coco17={Path('/x/y.npz')}", "--set", "DDH.k1=5"]
+    monkeypatch.setattr("sys.argv", ["ddh", "bench", "recall", *named])
+    assert command_line() == "ddh bench recall --features coco17=y.npz --set DDH.k1=5"

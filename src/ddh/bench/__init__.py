@@ -18,6 +18,7 @@ BENCHES = {
     "table5": "ddh.bench.retrieval_table:table5",
     "table6": "ddh.bench.table6:table6",
     "quality": "ddh.bench.quality:quality",
+    "recall": "ddh.bench.recall:recall",
     "presets": "ddh.bench.presets:presets",
     "fig2": "ddh.bench.fig2:fig2",
     "fig3": "ddh.bench.retrieval_table:fig3",

@@ -113,13 +113,13 @@ class BenchOptions:
         return self.data
 
 
-def shared_options(bits: str = "") -> Decorator:
+def shared_options(bits: str = "", features: Decorator = features_option) -> Decorator:
     """--bits (where it has a default), --data, --output, --features and so on."""
     return compose(
         *([numbers_option("--bits", bits, "Code lengths.")] if bits else []),
         data_option,
         output_option,
-        features_option,
+        features,
         click.option("--backbone", default="efficientnet-lite0"),
         click.option("--weights", default="auto", help="auto, random or a file."),
         click.option("--size", type=int, help="Input size of the network in pixels."),

@@ -11,7 +11,7 @@ from ddh._core.errors import InputError
 from ddh.bench.plots import FAINT, INK
 from ddh.bench.results import Outcome, Table
 
-ORDER = ("table2", "table3", "fig2", "fig3", "table4", "table5", "table6")
+ORDER = ("table2", "table3", "fig2", "fig3", "table4", "table5", "table6", "recall")
 
 STYLE = """
 :root { color-scheme: light dark; --ground: #fbfbfa; --card: #ffffff; --ink: #1b1f24;

@@ -108,10 +108,11 @@ def command_line() -> str:
     """The command as it was typed, with absolute paths reduced to their last part."""
     words = []
     for word in sys.argv[1:]:
-        name, equals, value = word.partition("=")
-        option = f"{name}=" if equals and name.startswith("--") else ""
-        path = Path(value if option else word)
-        words.append(option + (path.name if path.is_absolute() else str(path)))
+        name, equals, value = word.rpartition("=")
+        if equals and Path(value).is_absolute():
+            words.append(f"{name}={Path(value).name}")
+        else:
+            words.append(Path(word).name if Path(word).is_absolute() else word)
     return "ddh " + shlex.join(words)
 
 

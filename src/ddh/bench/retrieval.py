@@ -111,7 +111,7 @@ def cifar10_task(options: BenchOptions, store: Store) -> Task:
     """The paper's split of CIFAR-10: 10,000 queries, 50,000 database and training images."""
     if options.features is not None:
         found = read_features(options.features)
-        return _given(found, options, 1000, lambda: split_by_name(CIFAR10, found.labels))
+        return given_task(found, options, 1000, lambda: split_by_name(CIFAR10, found.labels))
     data, split = cifar10_images(options)
     return Task(compute_features(data, store, options), split)
 
@@ -121,9 +121,16 @@ def cifar10_images(options: BenchOptions) -> tuple[LabelledImages, RetrievalSpli
     data = cifar10(options.data_folder("CIFAR-10"), "all")
     split = split_by_name(CIFAR10, data.labels)
     refuse_shared_images(data.images.take(split.query), data.images.take(split.database))
-    if options.subset is None:
+    return used_rows(data, split, options.subset)
+
+
+def used_rows(
+    data: LabelledImages, split: RetrievalSplit, images: int | None
+) -> tuple[LabelledImages, RetrievalSplit]:
+    """The images that a subset of the split uses, and that subset; all of them for None."""
+    if images is None:
         return data, split
-    split = subset(split, options.subset)
+    split = subset(split, images)
     used, rows = np.unique(np.concatenate([split.query, split.train]), return_inverse=True)
     query, train = np.split(rows, [len(split.query)])
     return data.take(used), replace(split, query=query, database=train, train=train)
@@ -143,7 +150,7 @@ def multi_label_task(
         if found.labels.ndim != 2:
             raise InputError(f"{options.features}: this bench needs labels as a 0/1 matrix")
         split = partial(per_class, found.labels, queries=queries, training=training)
-        return _given(found, options, 5000, split)
+        return given_task(found, options, 5000, split)
     root = options.data_folder("NUS-WIDE, or the folder of the pictures of --list")
     data = multi_label_list(list_file, root) if list_file else nus_wide(root, concepts=concepts)
     if options.subset is not None:
@@ -153,7 +160,7 @@ def multi_label_task(
     return Task(found, per_class(found.labels, queries=queries, training=training))
 
 
-def _given(
+def given_task(
     found: FeatureSet, options: BenchOptions, k: int, split: Callable[[], RetrievalSplit]
 ) -> Task:
     """Ready features, with their marked queries or else the split of the data set."""
@@ -236,7 +243,7 @@ def _measure(
     (query, database), encoding = timed(lambda: [model.encode(part) for part in task.pair])
     protocol = replace(task.protocol, seeds=(seed,))
     retrieval = Retrieval(
-        query, database, *task.label_pair, bits=bits, device=_accelerator(device), protocol=protocol
+        query, database, *task.label_pair, bits=bits, device=accelerator(device), protocol=protocol
     )
     return {
         "fit_seconds": fitting["wall"],
@@ -255,7 +262,7 @@ def _measure(
     }
 
 
-def _accelerator(device: str) -> str | None:
+def accelerator(device: str) -> str | None:
     """The device to score on; None for the CPU."""
     from ddh.train.device import choose
 
@@ -322,7 +329,7 @@ def measure_vectors(store: Store, task: Task, device: str) -> dict[str, Any]:
             *task.pair,
             *task.label_pair,
             k=task.split.k or len(task.split.database),
-            device=_accelerator(device),
+            device=accelerator(device),
             protocol=task.protocol,
         )
         return {"scores": {"legacy": score.as_dict()}}
