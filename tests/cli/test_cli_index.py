@@ -261,6 +261,26 @@ def test_search_by_file_by_key_and_by_a_stranger(place, tmp_path):
     assert table.splitlines()[2].endswith("animals/4.png")
 
 
+def test_every_picture_is_its_own_first_answer_among_equal_codes(place, tmp_path):
+    with ddh.index.open(place / "p.index") as index:
+        rows = list(index.items())
+        names = [row.key for row in rows]
+        index.upsert(
+            names, [rows[0].code] * len(rows), paths=names, stamps=[row.stamp for row in rows]
+        )
+    inside = [place / "photos" / name for name in names]
+    done = run("search", *inside, "-k", 2, "-i", place / "p.index")
+    assert [answer["hits"][0]["key"] for answer in done["queries"]] == names
+    assert {hit["score"] for answer in done["queries"] for hit in answer["hits"]} == {None}
+    copies = [tmp_path / f"{number}.png" for number in range(len(names))]
+    for file, copy in zip(inside, copies, strict=True):
+        shutil.copy(file, copy)  # found by its content: a file that the index does not know
+    done = run("search", *copies, inside[0], "-k", 1, "-i", place / "p.index")
+    found = [answer["hits"][0]["key"] for answer in done["queries"]]
+    assert found == [*names, names[0]]
+    assert all(isinstance(a["hits"][0]["score"], float) for a in done["queries"][:-1])
+
+
 def test_a_changed_file_is_encoded_anew(place):
     inside = place / "photos" / "animals" / "4.png"
     draw(inside, 5)

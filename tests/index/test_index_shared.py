@@ -105,10 +105,82 @@ def test_many_rows_at_one_distance_keep_the_order_of_writing(engine):
         assert [hit.key for hit in hits] == [f"k{i}" for i in order if 390 <= i < 400]
 
 
+def ranked(oracle, queries, values, k, candidates):
+    """(key, distance, score): found by distance, the candidates by score, the rest as found."""
+    answers = []
+    for query, value in zip(queries, values.astype(np.float64), strict=True):
+        found = oracle.ranking(query)[: max(k, candidates)]
+        signs = [np.unpackbits(oracle.rows[key], count=oracle.bits) * 2.0 - 1 for key, _ in found]
+        hits = [(*hit, float(sign @ value)) for hit, sign in zip(found, signs, strict=True)]
+        first = sorted(hits[:candidates], key=lambda hit: -hit[2])  # stable
+        answers.append((first + hits[candidates:])[:k])
+    return answers
+
+
+def triples(answers):
+    return [[(hit.key, hit.distance, hit.score) for hit in answer] for answer in answers]
+
+
+@pytest.mark.parametrize("bits", [7, 33, 64])
+def test_outputs_order_what_distances_have_found(engine, bits):
+    rng = np.random.default_rng(bits)
+    values = np.round(4 * rng.standard_normal((3, bits))).astype(np.float32) / 4  # exact sums
+    queries = np.packbits(values >= 0, axis=1)
+    oracle = Oracle(bits)
+    with engine.index(bits) as index:
+        codes = random_codes(rng, 450, bits, 0.3)
+        index.add(names(450), codes, metadata=[{"even": i % 2 == 0} for i in range(450)])
+        oracle.write(names(450), codes)
+        for k in (1, 10, 300, 500):
+            expected = ranked(oracle, queries, values, k, 1000)
+            assert triples(index.search(queries, k, values=values)) == expected
+        for k in (5, 40):  # a fixed number of candidates: the longer answer begins as the shorter
+            expected = ranked(oracle, queries, values, k, 20)
+            assert triples(index.search(queries, k, values=values, candidates=20)) == expected
+        whole = index.search(queries, 60, values=values, candidates=20)
+        for offset in (1, 15, 19, 20, 33):
+            page = index.search(queries, 7, offset=offset, values=values, candidates=20)
+            assert triples(page) == [hits[offset : offset + 7] for hits in triples(whole)]
+        even = Oracle(bits)
+        even.write(names(450)[::2], codes[::2])
+        found = index.search(queries, 9, values=values, where={"even": True})
+        assert triples(found) == ranked(even, queries, values, 9, 1000)
+        assert index.search(queries, 1)[0][0].score is None
+
+
+def test_the_row_that_is_the_query_comes_first_among_equal_codes(engine):
+    codes = np.repeat(np.arange(4, dtype=np.uint8)[:, None], 75, axis=0)
+    folders = [f"{'even' if i % 2 == 0 else 'odd'}/k{i}" for i in range(300)]
+    values = np.unpackbits(codes, axis=1).astype(np.float32) * 2 - 1
+    with engine.index(8) as index:
+        index.add(names(300), codes, paths=folders)
+        for k in (1, 3, 100):
+            for outputs in (None, values):
+                answers = index.search(codes, k, keys=names(300), values=outputs)
+                assert [hits[0].key for hits in answers] == names(300)
+                assert {len({hit.key for hit in hits}) for hits in answers} == {k}
+                assert {hits[0].distance for hits in answers} == {0}
+                assert {hits[0].score for hits in answers} == {None if outputs is None else 8.0}
+        some = [3, 74, 75, 299]
+        for outputs in (None, values[some]):
+            options = {"keys": [f"k{i}" for i in some], "values": outputs}
+            whole = pairs(index.search(codes[some], 300, **options))
+            assert all(sorted(key for key, _ in hits) == sorted(names(300)) for hits in whole)
+            for offset in (1, 2, 50, 74, 75, 76, 200, 299, 300):
+                page = pairs(index.search(codes[some], 5, offset=offset, **options))
+                assert page == [hits[offset : offset + 5] for hits in whole]
+        inside, outside = index.search(codes[:2], 2, keys=["k74", "k73"], folder="even")
+        assert [hit.key for hit in inside] == ["k74", "k0"]
+        assert [hit.key for hit in outside] == ["k0", "k2"]
+        unknown, none = index.search(codes[:2], 2, keys=["nobody", None])
+        assert [hit.key for hit in unknown] == [hit.key for hit in none] == ["k0", "k1"]
+
+
 def test_an_empty_index_answers_with_nothing(engine):
     with engine.index(12) as index:
         queries = np.zeros((3, 2), np.uint8)
         assert index.search(queries, 5) == [[], [], []]
+        assert index.search(queries, 5, values=np.ones((3, 12)), keys=["a"] * 3) == [[], [], []]
         assert index.search_radius(queries, 12) == [[], [], []]
         assert find_groups(index, 3) == []
         assert list(index.items()) == []
@@ -303,6 +375,18 @@ def test_bad_arguments_say_what_is_wrong(engine):
         for offset in (-1, 2.5, True):
             with pytest.raises(InputError, match="offset"):
                 index.search(code, 1, offset=offset)
+        for values, message in [
+            (np.ones((1, 7)), r"shape \(1, 8\)"),
+            (np.ones((2, 8)), r"shape \(1, 8\)"),
+            ([[float("nan")] * 8], "NaN or infinity"),
+        ]:
+            with pytest.raises(InputError, match=message):
+                index.search(code, 1, values=values)
+        with pytest.raises(InputError, match="candidates"):
+            index.search(code, 1, values=np.ones((1, 8)), candidates=0)
+        for own in ("a", ["a", "b"]):
+            with pytest.raises(InputError, match="one for each query"):
+                index.search(code, 1, keys=own)
         for radius in (-1, 9, 1.5):
             with pytest.raises(InputError, match="from 0 to 8"):
                 index.search_radius(code, radius)

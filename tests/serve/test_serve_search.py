@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from serve_place import Place
 
+import ddh
 import ddh.index
+from ddh.index.collection import content_digest
 
 
-def oracle(place, code, where=None, folder=None):
-    """Keys and distances of all rows by (distance, order written)."""
+def oracle(place, code, where=None, folder=None, own=None):
+    """Keys and distances of all rows by (distance, order written), a query's own row first."""
     rows = [
         row
         for row in place.rows().values()
@@ -21,7 +23,7 @@ def oracle(place, code, where=None, folder=None):
         and (not folder or row.path.startswith(f"{folder}/"))
     ]
     distances = [int(np.unpackbits(row.code ^ code).sum()) for row in rows]
-    order = np.argsort(distances, kind="stable")
+    order = sorted(range(len(rows)), key=lambda i: (rows[i].key != own, distances[i]))
     return [(rows[i].key, distances[i]) for i in order]
 
 
@@ -40,7 +42,8 @@ def test_search_by_code_is_exact(reader, prepared):
     for row in list(rows.values())[:5]:
         found = ask(reader, code=row.code.tobytes().hex(), k=10)
         assert pairs(found) == oracle(prepared, row.code)[:10]
-        assert found["query"] == {"code": row.code.tobytes().hex(), "bits": 32, "key": None}
+        query = {"code": row.code.tobytes().hex(), "bits": 32, "key": None, "values": None}
+        assert found["query"] == query
         assert found["more"]
         item = found["results"][0]
         assert item["code"] == rows[item["key"]].code.tobytes().hex()
@@ -53,13 +56,15 @@ def test_search_by_key(reader, prepared):
     row = prepared.rows()["plants/03.png"]
     found = ask(reader, key="plants/03.png", k=4)
     assert found["query"]["key"] == "plants/03.png"
-    assert pairs(found) == oracle(prepared, row.code)[:4]
+    assert pairs(found) == oracle(prepared, row.code, own=row.key)[:4]
+    assert {item["score"] for item in found["results"]} == {None}
 
 
 @pytest.mark.parametrize("radius", [0, 3, 9, 32])
 def test_radius_and_pages(reader, prepared, radius):
     code = prepared.rows()["plants/00.png"].code
-    expected = [pair for pair in oracle(prepared, code) if pair[1] <= radius]
+    ranking = oracle(prepared, code, own="plants/00.png")
+    expected = [pair for pair in ranking if pair[1] <= radius]
     found, offset = [], 0
     while True:
         page = ask(reader, key="plants/00.png", k=5, offset=offset, radius=radius)
@@ -82,19 +87,57 @@ FILTERS = [
 def test_filters(reader, prepared, where, folder):
     code = prepared.rows()["plants/00.png"].code
     found = ask(reader, key="plants/00.png", k=50, where=where, folder=folder)
-    assert pairs(found) == oracle(prepared, code, where, folder)
+    assert pairs(found) == oracle(prepared, code, where, folder, own="plants/00.png")
     assert not found["more"]
 
 
-def test_search_by_picture_is_search_by_its_code(reader, prepared):
+def upload(client, content, **fields):
+    answer = client.post("/search", files={"image": ("x.png", content)}, data=fields)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_the_outputs_of_a_picture_order_what_its_code_finds(reader, prepared):
     row = prepared.rows()["animals/wild/07.png"]
     content = (prepared.photos / row.key).read_bytes()
-    fields = {"k": "6", "where": json.dumps({"label": "cat"}), "folder": "", "radius": ""}
-    answer = reader.post("/search", files={"image": ("x.png", content)}, data=fields)
-    assert answer.status_code == 200, answer.text
-    found = answer.json()
+    found = upload(reader, content, k="6", where=json.dumps({"label": "cat"}), folder="", radius="")
     assert found["query"]["code"] == row.code.tobytes().hex()
-    assert pairs(found) == oracle(prepared, row.code, {"label": "cat"})[:6]
+    values = np.array(found["query"]["values"], np.float32)
+    expected = ddh.load(prepared.folder / "small.ddh").outputs([prepared.photos / row.key])[0]
+    np.testing.assert_allclose(values, expected, rtol=1e-3, atol=1e-4)
+    np.testing.assert_array_equal(np.packbits(values >= 0), row.code)
+    nearest = oracle(prepared, row.code, {"label": "cat"})
+    codes = np.stack([prepared.rows()[key].code for key, _ in nearest])
+    scores = (np.unpackbits(codes, axis=1) * 2.0 - 1) @ values.astype(np.float64)
+    order = np.argsort(-scores, kind="stable")[:6]
+    assert pairs(found) == [nearest[i] for i in order]
+    assert [item["score"] for item in found["results"]] == pytest.approx(scores[order].tolist())
+
+    radius = nearest[3][1]
+    near = upload(reader, content, k="50", radius=str(radius))
+    assert {pair[0] for pair in pairs(near)} == {
+        key for key, distance in oracle(prepared, row.code) if distance <= radius
+    }
+
+    # Code and values together are the same query, and one page follows the other.
+    whole = pairs(upload(reader, content, k="24"))
+    query = {"code": found["query"]["code"], "values": found["query"]["values"]}
+    pages = [ask(reader, **query, k=7, offset=offset) for offset in range(0, 24, 7)]
+    assert [pair for page in pages for pair in pairs(page)] == whole
+
+
+def test_every_file_is_its_own_first_answer_among_equal_codes(place, prepared):
+    with ddh.index.open(place.index) as index:
+        rows = list(index.items())
+        stamps = [row.stamp._replace(digest=content_digest(place.photos / row.key)) for row in rows]
+        keys = [row.key for row in rows]
+        index.upsert(keys, [rows[0].code] * len(rows), paths=keys, stamps=stamps)
+    with place.open(model=prepared.folder / "small.ddh") as client:
+        for key in keys:
+            assert ask(client, key=key, k=3)["results"][0]["key"] == key
+        for key in keys[::5]:
+            found = upload(client, (place.photos / key).read_bytes(), k="1")
+            assert [item["key"] for item in found["results"]] == [key]
 
 
 BAD = [
@@ -120,6 +163,10 @@ BAD = [
     (b'{"code": "00000000", "folder": "a\\u0000"}', "NUL"),
     (b'{"code": "00000000", "folder": "\\ud800"}', ""),
     (b'{"key": ""}', "a key"),
+    (b'{"code": "00000000", "values": [1, 2]}', "values are 32"),
+    (b'{"key": "plants/03.png", "values": [1, 2]}', "values are 32"),
+    (json.dumps({"code": "00000000", "values": [1e39] * 32}).encode(), "values are 32"),
+    (b'{"code": "00000000", "values": ["a"]}', "values"),
     (b'{"code": "00000000", "wat": 1}', "wat"),
     (b'{"code": "00000000"' + b', "where": ' + b"[" * 5000, ""),
     (b"\xff\xfe", ""),

@@ -18,7 +18,7 @@ from ddh.cli.index import find_key, load_encoder, open_collection
 from ddh.cli.options import device_option, index_option, model_option, sheet_option
 
 if TYPE_CHECKING:
-    from ddh.index import Hit
+    from ddh.index import Hit, Index
     from ddh.index.collection import Collection
 
 SHEET_COLUMNS = 12
@@ -29,11 +29,16 @@ SheetEntries = list[tuple[Path | None, str]]  # file and caption: the query, the
 
 @dataclass
 class Query:
-    """What is searched for: its name, its file, and its code once that is known."""
+    """What is searched for: its name, its file, the key of its row where that is current.
+
+    The code is that of the row, or comes from the model together with its real `values`.
+    """
 
     name: str
     file: Path | None
+    key: str | None = None
     code: NDArray[np.uint8] | None = None
+    values: NDArray[np.float32] | None = None
 
 
 @click.command()
@@ -53,7 +58,9 @@ def search(
 ) -> None:  # fmt: skip
     """Find the pictures that are nearest to IMAGES: files, or keys of the index.
 
-    A picture that is in the index already is searched by its stored code, without the model.
+    A picture that is in the index already is searched by its stored code, without the model; it
+    is its own first answer. For any other picture the model's real-valued outputs order what their
+    signs, the code, have found.
 
     \b
     ddh search cat.jpg --index photos.index
@@ -66,8 +73,7 @@ def search(
         if not queries:
             raise InputError(f"{failures[0]['name']}: {failures[0]['reason']}")
         started = time.perf_counter()
-        codes = np.stack([query.code for query in queries if query.code is not None])
-        answers = collection.index.search(codes, k, folder=folder)
+        answers = _answers(collection.index, queries, k, folder)
         seconds = time.perf_counter() - started
         if show and sheet is None:
             sheet = Path(tempfile.mkdtemp(prefix="ddh-")) / "search.png"
@@ -101,7 +107,23 @@ def _query(collection: "Collection", name: str) -> Query:
     if file.is_file() and (row is None or not collection.is_current(row, file)):
         return Query(name, file)
     assert row is not None
-    return Query(name, file if file.is_file() else collection.file(row.key), row.code)
+    return Query(name, file if file.is_file() else collection.file(row.key), row.key, row.code)
+
+
+def _answers(index: "Index", queries: list[Query], k: int, folder: str | None) -> list[list["Hit"]]:
+    """The k nearest rows of each query, ordered by its values where it has them."""
+    from ddh.index.collection import COMPARED_HITS, content_digest, same_content_first
+
+    codes = np.array([query.code for query in queries])
+    answers = index.search(codes, k, keys=[query.key for query in queries], folder=folder)
+    encoded = [i for i, query in enumerate(queries) if query.values is not None]
+    if encoded:
+        values = np.array([queries[i].values for i in encoded])
+        found = index.search(codes[encoded], max(k, COMPARED_HITS), values=values, folder=folder)
+        for i, hits in zip(encoded, found, strict=True):
+            digest = content_digest(queries[i].file or Path())
+            answers[i] = same_content_first(index, hits, digest)[:k]
+    return answers
 
 
 def _encode(collection: "Collection", queries: list[Query], device: str) -> list[dict[str, str]]:
@@ -111,15 +133,15 @@ def _encode(collection: "Collection", queries: list[Query], device: str) -> list
     model = load_encoder(collection, device)
     failures = []
     for batch in model.encode_images([query.file for query in queries]):
-        for position, code in zip(batch.indices, batch.codes, strict=True):
-            queries[position].code = code
+        for position, code, values in zip(batch.indices, batch.codes, batch.outputs, strict=True):
+            queries[position].code, queries[position].values = code, values
         failures += [{"name": queries[f.index].name, "reason": f.reason} for f in batch.failures]
     return failures
 
 
 def _entry(collection: "Collection", hit: "Hit") -> dict[str, Any]:
     file = collection.file(hit.key) or hit.path
-    found = {"key": hit.key, "distance": hit.distance}
+    found = {"key": hit.key, "distance": hit.distance, "score": hit.score}
     return {**found, "file": file and str(file), "metadata": hit.metadata}
 
 

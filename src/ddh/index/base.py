@@ -1,13 +1,15 @@
 """The one interface of every engine: what an index is, whatever keeps its rows.
 
 Tie rule, the same in all engines: answers are ordered by distance, and equal distances by the
-order in which the rows were written. An upsert writes its row anew, so it goes to the end.
+order in which the rows were written. An upsert writes its row anew, so it goes to the end. Where
+scores come first, equal scores are ordered by that rule.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import ClassVar, Self
 
 import numpy as np
@@ -17,6 +19,7 @@ from ddh._core.errors import InputError
 from ddh.codes import code_bytes
 from ddh.codes.inputs import check_codes
 from ddh.index.filters import Filter, Scalar, make_filter
+from ddh.index.ranking import Ranking, make_ranking
 from ddh.index.rows import (
     Codes,
     Columns,
@@ -239,6 +242,9 @@ class Index(ABC):
         k: int = 10,
         *,
         offset: int = 0,
+        values: ArrayLike | None = None,
+        candidates: int | None = None,
+        keys: Sequence[str | None] | None = None,
         where: Mapping[str, Scalar] | None = None,
         folder: str | None = None,
         approximate: bool = False,
@@ -252,6 +258,17 @@ class Index(ABC):
             Number of hits per query.
         offset : int
             Number of nearest rows to skip, for paging; the rows themselves are not read.
+        values : array of shape (n, bits), optional
+            Real-valued outputs of the queries (`Hasher.outputs`). Hits are then ordered by their
+            asymmetric score, descending, and carry it: see `ddh.codes.search_asymmetric`.
+        candidates : int, optional
+            How many rows, found by distance, are ordered by score; max(k, 1000) where it is None.
+            More than k, because the best scores often lie behind the k-th distance, and because a
+            cut through rows of equal distance is blind. Rows after the candidates stay ordered by
+            distance: with a fixed number, the answer to a smaller k begins that to a larger one.
+        keys : list of (str or None), optional
+            Keys of the rows that the queries are themselves; such a row is the first answer,
+            whatever other rows have its code.
         where : mapping, optional
             Metadata values that a hit must have.
         folder : str, optional
@@ -269,8 +286,17 @@ class Index(ABC):
             raise InputError(f"k, the number of answers, is a whole number from 1, not {k!r}")
         if isinstance(offset, bool) or not isinstance(offset, int | np.integer) or offset < 0:
             raise InputError(f"offset is a whole number from 0, not {offset!r}")
-        only = make_filter(where, folder)
-        return self._search(codes, int(k), int(offset), only, approximate)
+        only, ranking, page = make_filter(where, folder), None, (int(k), int(offset))
+        search = partial(self._search, only=only, approximate=approximate)
+        if values is not None:
+            ranking = make_ranking(values, len(codes), self.bits, candidates)
+            search = partial(
+                self._search_ranked, only=only, approximate=approximate, ranking=ranking
+            )
+        if keys is None:
+            return search(codes, *page)
+        rows = self._own_rows(keys, len(codes), only)
+        return self._own_first(search, codes, *page, rows, ranking)
 
     def search_radius(
         self,
@@ -345,6 +371,59 @@ class Index(ABC):
         return f"<{type(self).__name__} {self.location}: {len(self)} rows of {self.bits} bits>"
 
     # -- what engines share ------------------------------------------------------------------
+
+    def _search_ranked(
+        self,
+        queries: Codes,
+        k: int,
+        offset: int,
+        only: Filter,
+        approximate: bool,
+        ranking: Ranking,
+    ) -> list[list[Hit]]:
+        """As `_search`, in the order of the ranking."""
+        if ranking.candidates is not None and offset >= ranking.candidates:
+            found = self._search(queries, k, offset, only, approximate)
+            return ranking.scored(found)
+        found = self._search(queries, ranking.depth(offset + k), 0, only, approximate)
+        return [hits[offset : offset + k] for hits in ranking.ranked(found)]
+
+    def _own_first(
+        self,
+        search: Callable[[Codes, int, int], list[list[Hit]]],
+        queries: Codes,
+        k: int,
+        offset: int,
+        rows: Sequence[Row | None],
+        ranking: Ranking | None,
+    ) -> list[list[Hit]]:
+        """What `search` finds, with the row that a query is itself, if any, before all others."""
+        ahead = min(offset, 1)  # one row that stands before the page moves into it
+        answers = []
+        for query, hits in enumerate(search(queries, k + ahead, offset - ahead)):
+            row = rows[query]
+            if row is None:
+                answers.append(hits[ahead:])
+                continue
+            own = [row.at(int(np.bitwise_count(row.code ^ queries[query]).sum()))]
+            others = [hit for hit in hits if hit.key != row.key]
+            if offset and hits and len(others) == len(hits):
+                if ranking is not None or own[0].distance >= hits[0].distance:  # where is it?
+                    found = self._own_first(search, queries, offset + k, 0, rows, ranking)
+                    return [answer[offset:] for answer in found]
+                others = others[1:]
+            elif not offset:
+                others = [*(ranking.of(query).ranked([own])[0] if ranking else own), *others]
+            answers.append(others[:k])
+        return answers
+
+    def _own_rows(self, keys: Sequence[str | None], queries: int, only: Filter) -> list[Row | None]:
+        """The rows of the queries' own keys, None where there is none or the filter excludes it."""
+        if isinstance(keys, str) or len(keys) != queries:
+            raise InputError(f"keys are a list of {queries}, one for each query or None")
+        found = self.get_many([key for key in keys if key is not None])
+        rows = {row.key: row for row in found if only.accepts(row)}
+        return [None if key is None else rows.get(key) for key in keys]
 
     def _check_keys(self, keys: Sequence[str]) -> list[str]:
         if isinstance(keys, str):

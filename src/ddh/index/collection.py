@@ -14,9 +14,10 @@ from numpy.typing import ArrayLike
 from ddh._core.errors import InputError
 from ddh.images import ImageFolder
 from ddh.index.base import Index
-from ddh.index.rows import FileStamp, Row, Written, check_text
+from ddh.index.rows import FileStamp, Hit, Row, Written, check_text
 
 DIGEST_BYTES = 16
+COMPARED_HITS = 100  # of a picture: rows that may be the same file
 
 
 @dataclass(frozen=True)
@@ -191,3 +192,15 @@ def content_digest(path: Path) -> str:
     with path.open("rb") as stream:
         digest = hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=DIGEST_BYTES))
     return digest.hexdigest()
+
+
+def bytes_digest(content: bytes) -> str:
+    """The digest of a file with this content."""
+    return hashlib.blake2b(content, digest_size=DIGEST_BYTES).hexdigest()
+
+
+def same_content_first(index: Index, hits: list[Hit], digest: str) -> list[Hit]:
+    """Hits of a picture file, with those of the first rows first whose files have its content."""
+    rows = index.get_many([hit.key for hit in hits[:COMPARED_HITS]])
+    same = {row.key for row in rows if row.stamp is not None and row.stamp.digest == digest}
+    return sorted(hits, key=lambda hit: hit.key not in same)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ddh._core.errors import InputError
-from ddh.index.rows import check_text
+from ddh.index.rows import Row, check_text
 
 Scalar = str | int | float | bool
 
@@ -24,6 +24,18 @@ class Filter:
 
     def __bool__(self) -> bool:
         return bool(self.equal) or self.folder is not None
+
+    def accepts(self, row: Row) -> bool:
+        """Whether all conditions hold for a row."""
+        path, first, behind = row.path, *(self.folder or ("", ""))
+        if self.folder and (path is None or not first <= path < behind):
+            return False
+        return all(
+            name in row.metadata
+            and row.metadata[name] == value
+            and isinstance(row.metadata[name], bool) == isinstance(value, bool)
+            for name, value in self.equal
+        )
 
 
 def make_filter(where: Mapping[str, Scalar] | None, folder: str | None) -> Filter:

@@ -15,6 +15,7 @@ from ddh.index import local_store, scan
 from ddh.index.base import Index, IndexHeader, OpenOptions
 from ddh.index.filters import Filter, Scalar
 from ddh.index.local_store import ROWS_NAME, LocalStore, Snapshot, Write, connect, plain_errors
+from ddh.index.ranking import Ranking, Scores
 from ddh.index.rows import Codes, Columns, Hit, Row, read_metadata, read_stamp
 
 FETCHED_ROWS = 4096
@@ -94,6 +95,24 @@ class LocalIndex(Index):
             page = (column[:, offset:] for column in found)
             return self._hits(snapshot, list(map(Neighbours, *page)))
 
+    def _search_ranked(
+        self,
+        queries: Codes,
+        k: int,
+        offset: int,
+        only: Filter,
+        approximate: bool,
+        ranking: Ranking,
+    ) -> list[list[Hit]]:
+        """As in the base class, but no row is read that is not an answer."""
+        with self._store.reading() as snapshot:
+            excluded, depth = self._excluded(snapshot, only), ranking.depth(offset + k)
+            found = scan.nearest(queries, snapshot.codes, depth, excluded)
+            order, scores = ranking.order(snapshot.codes[found.indices])
+            page = slice(offset, offset + k)
+            best = [np.take_along_axis(column, order[:, page], axis=1) for column in found]
+            return self._hits(snapshot, list(map(Neighbours, *best)), scores[:, page])
+
     def _search_radius(self, queries: Codes, radius: int, only: Filter) -> list[list[Hit]]:
         with self._store.reading() as snapshot:
             found = scan.within(queries, snapshot.codes, radius, self._excluded(snapshot, only))
@@ -109,18 +128,22 @@ class LocalIndex(Index):
         found = self._store.db.execute(f"SELECT id FROM rows WHERE {condition} ORDER BY id", values)
         return np.fromiter((row_id for (row_id,) in found), np.int64) - 1
 
-    def _hits(self, snapshot: Snapshot, answers: list[Neighbours]) -> list[list[Hit]]:
+    def _hits(
+        self, snapshot: Snapshot, answers: list[Neighbours], scores: Scores | None = None
+    ) -> list[list[Hit]]:
         slots = [answer.indices for answer in answers]
         ids = (np.unique(np.concatenate(slots)) + 1).tolist() if slots else []
         found = self._among("SELECT id, key, path, metadata", "id", ids)
         rows = {row_id - 1: columns for row_id, *columns in found}
         hits = []
-        for distances, indices in answers:
-            near = zip(distances.tolist(), indices.tolist(), snapshot.codes[indices], strict=True)
+        for query, (distances, indices) in enumerate(answers):
+            scored = [None] * len(indices) if scores is None else scores[query].tolist()
+            codes = snapshot.codes[indices]
+            near = zip(distances.tolist(), indices.tolist(), codes, scored, strict=True)
             hits.append(
                 [
-                    Hit(key, distance, path, read_metadata(metadata), code)
-                    for distance, slot, code in near
+                    Hit(key, distance, path, read_metadata(metadata), code, score)
+                    for distance, slot, code, score in near
                     for key, path, metadata in [rows[slot]]
                 ]
             )

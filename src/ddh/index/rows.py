@@ -49,13 +49,17 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One answer: a row, its Hamming distance, and the code that lies at that distance."""
+    """One answer: a row, its Hamming distance, and the code that lies at that distance.
+
+    `score` is the asymmetric one of a search with `values`: larger is nearer.
+    """
 
     key: str
     distance: int
     path: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
     code: Codes = field(default_factory=lambda: np.empty(0, np.uint8), repr=False, compare=False)
+    score: float | None = None
 
 
 class Written(NamedTuple):

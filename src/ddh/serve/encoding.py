@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,13 @@ SLOW_MEGAPIXELS = 0.3  # of formats that are decoded in Python: a second or two
 
 Code = NDArray[np.uint8]
 Pixels = NDArray[np.uint8]
+
+
+class Encoding(NamedTuple):
+    """What the model makes of a picture: its code, and the real values whose signs it is."""
+
+    code: Code
+    values: NDArray[np.float32]
 
 
 class Decoders:
@@ -60,19 +67,20 @@ class Encoder:
         self._folder, self._model_id, self._device = folder, model_id, device
         self._model: Any = None
 
-    def encode(self, pictures: Sequence[Pixels]) -> list[Code | Exception]:
-        """The code of each decoded picture."""
+    def encode(self, pictures: Sequence[Pixels]) -> list[Encoding | Exception]:
+        """The code and outputs of each decoded picture."""
         if self._model is None:
             from ddh.hashers import load_image_encoder
 
             self._model = load_image_encoder(
                 self._folder, device=self._device, model_id=self._model_id
             )
-        results: list[Code | Exception] = [DDHError("not encoded")] * len(pictures)
+        results: list[Encoding | Exception] = [DDHError("not encoded")] * len(pictures)
         images = PreparedArray(np.stack(pictures))
         for batch in self._model.encode_images(images, batch_size=len(pictures)):
-            for position, code in zip(batch.indices.tolist(), batch.codes, strict=True):
-                results[position] = code
+            encoded = map(Encoding, batch.codes, batch.outputs)
+            for position, encoding in zip(batch.indices.tolist(), encoded, strict=True):
+                results[position] = encoding
         return results
 
 

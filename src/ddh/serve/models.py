@@ -40,15 +40,20 @@ class Item(BaseModel):
 
 
 class Result(Item):
-    """One row and its distance to the query, in bits."""
+    """One row and its distance to the query, in bits.
+
+    Results of a picture are ordered by their asymmetric score; a code or a key has none.
+    """
 
     distance: int
+    score: float | None = None
 
 
 class Query(BaseModel):
     code: str
     bits: int
     key: str | None
+    values: list[float] | None = None
 
 
 class Found(BaseModel):

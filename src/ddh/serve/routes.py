@@ -22,6 +22,7 @@ import ddh
 from ddh._core.errors import InputError
 from ddh._core.jobs import read_jobs
 from ddh.index import Row
+from ddh.index.collection import bytes_digest
 from ddh.index.rows import check_text
 from ddh.serve import models
 from ddh.serve.bodies import body_schema, parse_where, read_body
@@ -97,8 +98,8 @@ async def search(request: Request) -> Response:
     params, image = await read_body(request, SearchRequest, SearchParams)
     query = service.searcher.validate(params)  # before the network runs
     if image is not None:
-        code = await _unless_gone(request, service.encode(image))
-        query = replace(query, code=code)
+        code, values = await _unless_gone(request, service.encode(image))
+        query = replace(query, code=code, values=values, digest=bytes_digest(image))
     found = await _unless_gone(request, service.search(query))
     return Response(found, media_type="application/json")
 
@@ -192,7 +193,8 @@ async def add(service: WritableService, request: Request) -> dict[str, Any]:
         write = partial(service.rows.add, fields.row(service.index.bits))
     else:
         service.rows.upload_root()  # before the network runs
-        write = partial(service.rows.add_picture, image, fields, await service.encode(image))
+        code, _ = await service.encode(image)
+        write = partial(service.rows.add_picture, image, fields, code)
     return await service.in_thread("write", write)
 
 

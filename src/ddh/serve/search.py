@@ -1,5 +1,6 @@
 """`POST /search`: the nearest rows to a code, to a row, or to an image.
 
+What is nearest to an image is ordered by its outputs, and a row or a file is its own first answer.
 Requests that arrive while others are being answered are searched together: one pass over the codes
 for all that share their filters and page.
 """
@@ -9,15 +10,20 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from queue import SimpleQueue
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
 from ddh._core.errors import DDHError, InputError
+from ddh.codes.packing import MAX_BITS
 from ddh.index import Hit, Index
+from ddh.index.collection import COMPARED_HITS, same_content_first
 from ddh.index.filters import make_filter
+from ddh.index.ranking import CANDIDATES
 from ddh.index.rows import check_text
 from ddh.serve.bodies import CodeText, Fields, Where, parse_code
 from ddh.serve.errors import no_such_key
@@ -25,6 +31,7 @@ from ddh.serve.items import Pictures
 from ddh.serve.settings import Settings
 
 Code = NDArray[np.uint8]
+Values = NDArray[np.float32]
 Filters = tuple[str, str | None]  # `where` as JSON, and the folder
 
 
@@ -43,16 +50,27 @@ class SearchRequest(SearchParams):
 
     code: CodeText | None = None
     key: str | None = Field(None, description="The key of a row, to search by its code.")
+    values: list[Annotated[float, Field(allow_inf_nan=False)]] | None = Field(
+        None,
+        max_length=MAX_BITS,
+        description="The real-valued outputs whose signs are `code`, one per bit; they order what "
+        "the code finds, as those of a picture do.",
+    )
 
 
 @dataclass(frozen=True)
 class Query:
-    """A validated search by `code`, or by the code of the row `key` where it is None."""
+    """A validated search by `code`, or by the code of the row `key` where it is None.
 
-    code: Code | None
-    key: str | None
+    A picture also has the `values` whose signs are its code, and the `digest` of its file.
+    """
+
     params: SearchParams
     filters: Filters
+    code: Code | None = None
+    key: str | None = None
+    values: Values | None = None
+    digest: str = ""
 
     @property
     def end(self) -> int:
@@ -76,12 +94,14 @@ class Searcher:
 
     def validate(self, params: SearchParams) -> Query:
         """Check a request against the index and the limits of the service."""
-        code = key = None
+        code = key = values = None
         if isinstance(params, SearchRequest):
             if (params.code is None) == (params.key is None):
                 raise InputError("give either code or key, the one to search by")
             key = None if params.key is None else check_text(params.key, "a key")
             code = None if params.code is None else parse_code(params.code, self._bits)
+            if params.values is not None:
+                values = self._check_values(params)
         limits = self._settings
         if params.k > limits.max_results:
             raise InputError(f"k is at most {limits.max_results}, not {params.k}")
@@ -92,7 +112,14 @@ class Searcher:
         folder = params.folder or None
         make_filter(params.where, folder)  # refuses what no engine can compare
         where = json.dumps(params.where, sort_keys=True) if params.where else ""
-        return Query(code, key, params, (where, folder))
+        return Query(params, (where, folder), code, key, values)
+
+    def _check_values(self, params: SearchRequest) -> Values:
+        with np.errstate(over="ignore"):
+            values = np.array(params.values, np.float32)
+        if params.code is None or len(values) != self._bits or not np.isfinite(values).all():
+            raise InputError(f"values are {self._bits} finite numbers, one for each bit of a code")
+        return values
 
     def answer(self, queries: Sequence[Query]) -> list[bytes | Exception]:
         """The response body of each query, or its error; runs in a worker thread."""
@@ -105,16 +132,16 @@ class Searcher:
     def _answer(self, index: Index, queries: Sequence[Query]) -> list[bytes | Exception]:
         started = time.perf_counter()
         answers: list[bytes | Exception] = [b""] * len(queries)
-        groups: dict[tuple[int, int, Filters], list[int]] = defaultdict(list)
+        groups: dict[tuple[int, int, Filters, bool], list[int]] = defaultdict(list)
         queries = _with_codes(index, queries)
         for position, query in enumerate(queries):
             if query.code is None:
                 answers[position] = no_such_key(query.key or "")
             else:
-                groups[query.params.offset, query.params.k, query.filters].append(position)
-        for (offset, k, filters), positions in groups.items():
-            # one more row tells if there are more
-            found = _nearest(index, [queries[i].code for i in positions], offset, k + 1, filters)
+                page, is_picture = query.params, query.values is not None
+                groups[page.offset, page.k, query.filters, is_picture].append(position)
+        for positions in groups.values():
+            found = _nearest(index, [queries[i] for i in positions])
             seconds = round(time.perf_counter() - started, 6)
             for position, hits in zip(positions, found, strict=True):
                 answers[position] = self._body(queries[position], hits, seconds)
@@ -129,8 +156,17 @@ class Searcher:
             hits = [hit for hit in hits if hit.distance <= radius]
         assert query.code is not None
         document = {
-            "query": {"code": query.code.tobytes().hex(), "bits": self._bits, "key": query.key},
-            "results": [{**self._pictures.item(hit), "distance": hit.distance} for hit in hits[:k]],
+            "query": {
+                "code": query.code.tobytes().hex(),
+                "bits": self._bits,
+                "key": query.key,
+                # the shortest digits that read back as the same float32
+                "values": None if query.values is None else [float(str(v)) for v in query.values],
+            },
+            "results": [
+                {**self._pictures.item(hit), "distance": hit.distance, "score": hit.score}
+                for hit in hits[:k]
+            ],
             "more": len(hits) > k and query.end < self._settings.max_depth,
             "seconds": seconds,
         }
@@ -147,13 +183,33 @@ def _with_codes(index: Index, queries: Sequence[Query]) -> list[Query]:
     ]
 
 
-def _nearest(
-    index: Index, codes: Sequence[Code | None], offset: int, k: int, filters: Filters
-) -> Sequence[list[Hit] | DDHError]:
-    """The nearest rows to each code; an error of the index is the answer to all of them."""
-    where, folder = filters
-    equal = json.loads(where) if where else None
+def _nearest(index: Index, queries: Sequence[Query]) -> Sequence[list[Hit] | DDHError]:
+    """The page of each query, and one row more, which tells if there are more.
+
+    They share page and filters, and are pictures or not; an error is the answer to all.
+    """
+    codes, page = np.array([query.code for query in queries]), queries[0].params
+    where, folder = queries[0].filters
+    search = partial(index.search, codes, where=json.loads(where) if where else None, folder=folder)
     try:
-        return index.search(np.array(codes), k, offset=offset, where=equal, folder=folder)
+        if queries[0].values is None:
+            return search(page.k + 1, offset=page.offset, keys=[query.key for query in queries])
+        values = np.array([query.values for query in queries])
+        search = partial(search, values=values, candidates=CANDIDATES)
+        if queries[0].end >= CANDIDATES:
+            return search(page.k + 1, offset=page.offset)
+        limited = any(query.params.radius is not None for query in queries)
+        found = search(CANDIDATES if limited else max(queries[0].end + 1, COMPARED_HITS))
+        return [_page(index, query, hits) for query, hits in zip(queries, found, strict=True)]
     except DDHError as error:
-        return [error] * len(codes)
+        return [error] * len(queries)
+
+
+def _page(index: Index, query: Query, hits: list[Hit]) -> list[Hit]:
+    """The page of a picture: the same file first, and a radius leaves out any of the hits."""
+    radius = query.params.radius
+    if radius is not None:
+        hits = [hit for hit in hits if hit.distance <= radius]
+    if query.digest:
+        hits = same_content_first(index, hits, query.digest)
+    return hits[query.params.offset : query.end + 1]

@@ -17,7 +17,7 @@ from ddh.serve.batching import Batcher
 from ddh.serve.catalog import CatalogCache
 from ddh.serve.disk_cache import DiskCache
 from ddh.serve.duplicates import Duplicates
-from ddh.serve.encoding import Code, Decoders, Encoder, Pixels, picture_preprocessing
+from ddh.serve.encoding import Decoders, Encoder, Encoding, Pixels, picture_preprocessing
 from ddh.serve.items import Pictures
 from ddh.serve.maps import Maps
 from ddh.serve.metrics import Metrics
@@ -100,7 +100,7 @@ class Service:
             max_queue=settings.max_queued_images,
             workers=THREADS["decode"],
         )
-        self._encodings: Batcher[Pixels, Code] = Batcher(
+        self._encodings: Batcher[Pixels, Encoding] = Batcher(
             Encoder(folder, model_id, settings.device).encode,
             self._threads["model"],
             max_batch=MAX_IMAGE_BATCH,
@@ -121,10 +121,10 @@ class Service:
         """Run a small search; raises what keeps the service from answering."""
         code = np.zeros(self.index.code_bytes, np.uint8)
         params = SearchParams.model_validate({"k": 1})
-        await self.search(Query(code, None, params, ("", None)))
+        await self.search(Query(params, ("", None), code))
 
-    async def encode(self, image: bytes) -> Code:
-        """The code of an image file."""
+    async def encode(self, image: bytes) -> Encoding:
+        """The code and outputs of an image file."""
         if not self.encodes_pictures:
             raise HTTPException(
                 403,
@@ -133,7 +133,7 @@ class Service:
             )
         return await self._in_time(self._decode_and_encode(image))
 
-    async def _decode_and_encode(self, image: bytes) -> Code:
+    async def _decode_and_encode(self, image: bytes) -> Encoding:
         return await self._encodings.submit(await self._decodings.submit(image))
 
     async def in_thread(self, kind: str, work: Callable[[], Result]) -> Result:

@@ -1,6 +1,5 @@
 """Rows added and removed through the service, and the files of uploaded pictures."""
 
-import hashlib
 import io
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,7 @@ from ddh._core.atomic import write_atomic
 from ddh._core.errors import DDHError, InputError
 from ddh.images.decoding import picture_extensions, picture_formats
 from ddh.index import FileStamp, Index, Row
-from ddh.index.collection import DIGEST_BYTES
+from ddh.index.collection import bytes_digest
 from ddh.index.rows import check_text
 from ddh.serve.bodies import CodeText, Fields, parse_code
 from ddh.serve.errors import no_such_key
@@ -79,7 +78,7 @@ class Rows:
         root = self.upload_root()
         with Image.open(io.BytesIO(content), formats=picture_formats()) as image:
             extension = _extension(image.format or "")
-        digest = hashlib.blake2b(content, digest_size=DIGEST_BYTES).hexdigest()
+        digest = bytes_digest(content)
         name = f"{UPLOADS}/{digest}{extension}"
         key = check_text(fields.key or name, "a key")
         if key in self._index:
