@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from ddh._core.errors import InputError
+from ddh._core.linear_algebra import random_rotation
 from ddh.hashers import IsoHash
 from ddh.hashers.isohash import equalise_by_givens, lift_and_project
-from ddh.hashers.linear_algebra import random_rotation
 
 
 @pytest.mark.parametrize("solver", ["lp", "givens"])

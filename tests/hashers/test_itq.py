@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from ddh._core.linear_algebra import random_rotation
 from ddh.hashers import ITQ
 from ddh.hashers.itq import best_rotation
-from ddh.hashers.linear_algebra import random_rotation
 
 
 def test_objective_never_rises_and_is_what_it_says():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ddh._core.errors import InputError
-from ddh.hashers.linear_algebra import (
+from ddh._core.linear_algebra import (
     BLOCK_ROWS,
     Ridge,
     column_means,

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from ddh._core.linear_algebra import fix_signs
 from ddh.hashers import PCAH, SPLH
-from ddh.hashers.linear_algebra import fix_signs
 from ddh.hashers.splh import boundary_groups, deflate, pseudo_pairs, violations
 
 

@@ -89,7 +89,8 @@ def fit(
                 "seconds": round(time.monotonic() - started, 1),
                 "settings": model.settings_,
                 "labels": model.label_statistics_,
-                "loss": model.history_[-1]["loss"],
+                "loss": model.history_[-1].get("loss"),
+                "kept_neighbours": model.history_[-1].get("kept_neighbours"),
             }
             emit(document, _summary(document), as_json)
 
@@ -98,6 +99,7 @@ def _summary(document: dict[str, Any]) -> str:
     lines = [
         f"Learned {document['bits']}-bit codes from {document['images']:,} images "
         f"in {document['seconds']:.0f} s.",
+        _kept(document["kept_neighbours"]),
         describe_failures(document["skipped"]),
         _approximation(document["labels"].get("approximation")),
         f"Model {document['id']} is in {document['model']}",
@@ -106,6 +108,13 @@ def _summary(document: dict[str, Any]) -> str:
         "  ddh search PICTURE --index photos.index",
     ]
     return "\n".join(line for line in lines if line)
+
+
+def _kept(share: float | None) -> str:
+    """How well the codes know single pictures, where that was measured."""
+    if share is None:
+        return ""
+    return f"{share:.0%} of the ten nearest pictures are among the first 100 by these codes."
 
 
 def _approximation(report: dict[str, Any] | None) -> str:

@@ -7,11 +7,11 @@ from torch import Tensor
 
 from ddh._core.arrays import sgn
 from ddh._core.errors import InputError
+from ddh._core.linear_algebra import Reals
 from ddh._core.progress import track
 from ddh.hashers.deep import DeepHasher
 from ddh.hashers.deep_training import HashLayers, Objective
 from ddh.hashers.label_pairs import similarity
-from ddh.hashers.linear_algebra import Reals
 from ddh.neighbours.labels import indicators
 
 # Rows whose entries of one column move together, as a share of all rows (see `Factorisation`).

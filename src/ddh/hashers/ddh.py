@@ -169,7 +169,9 @@ class DDH(ImageHasher):
         elif self.label_backbone is not None:
             network = create(self.label_backbone)
             label_features = self._extract(network, pictures.source, run).values
-        adapted = adapt(chosen, len(values), self._given())
+        adapted = chosen
+        if self.preset != "paper":
+            adapted = adapt(chosen, len(values), self._given())
         head = fit_head(
             values,
             self.bits,

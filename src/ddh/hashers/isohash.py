@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ddh._core.errors import InputError
+from ddh._core.linear_algebra import Reals, principal_components, random_rotation
 from ddh.hashers.base import Floats, LinearHasher
-from ddh.hashers.linear_algebra import Reals, principal_components, random_rotation
 
 TOLERANCE = 1e-8
 

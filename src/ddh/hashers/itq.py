@@ -3,9 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ddh._core.arrays import sgn
+from ddh._core.linear_algebra import best_rotation, principal_components, project, random_rotation
 from ddh.hashers.base import Floats, LinearHasher
-from ddh.hashers.linear_algebra import Reals, principal_components, project, random_rotation
 
 
 class ITQ(LinearHasher):
@@ -33,16 +32,3 @@ class ITQ(LinearHasher):
         V = project(X, self.mean_, components).astype(np.float32, copy=False)
         R, self.losses_ = best_rotation(V, random_rotation(self.bits, rng), self.iterations)
         self.projection_ = components @ R
-
-
-def best_rotation(V: NDArray[np.float32], R: Reals, iterations: int) -> tuple[Reals, Reals]:
-    """(R, ||B - V R||^2 after each iteration): codes B = sgn(V R), then R by Procrustes."""
-    energy = float(np.square(V, dtype=np.float64).sum())
-    losses = np.empty(iterations)
-    for i in range(iterations):
-        B = sgn(V @ R.astype(np.float32), np.float32)
-        P, singular, Qt = np.linalg.svd((B.T @ V).astype(np.float64))
-        R = (P @ Qt).T
-        # ||B - VR||^2 = ||B||^2 + ||V||^2 - 2 tr(R^T V^T B), and the trace is sum(singular)
-        losses[i] = B.size + energy - 2.0 * float(singular.sum())
-    return R, losses

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ddh._core.linear_algebra import Reals, column_means
 from ddh.hashers.base import Floats, Hasher
-from ddh.hashers.linear_algebra import Reals, column_means
 
 
 class KernelHasher(Hasher):

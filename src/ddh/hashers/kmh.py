@@ -5,9 +5,9 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from ddh._core.errors import InputError
+from ddh._core.linear_algebra import Reals, principal_components, project, require_dimensions
 from ddh._core.progress import track
 from ddh.hashers.base import Floats, Hasher
-from ddh.hashers.linear_algebra import Reals, principal_components, project, require_dimensions
 
 # a subspace of b bits has 2^b codewords and 4^b pairs of them
 MOST_SUBSPACE_BITS = 8

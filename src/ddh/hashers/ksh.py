@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from ddh._core.arrays import sgn
+from ddh._core.linear_algebra import BLOCK_ROWS, Reals, fix_signs
 from ddh._core.progress import track
 from ddh._core.spans import spans
 from ddh.hashers.base import Floats
 from ddh.hashers.kernel_features import KernelHasher
 from ddh.hashers.label_pairs import PairSimilarity, labelled_pairs
-from ddh.hashers.linear_algebra import BLOCK_ROWS, Reals, fix_signs
 
 JITTER = 1e-6
 

@@ -7,7 +7,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from ddh._core.errors import InputError
-from ddh.hashers.linear_algebra import Reals
+from ddh._core.linear_algebra import Reals
 from ddh.neighbours.labels import indicators, is_labelled, shares_label
 
 

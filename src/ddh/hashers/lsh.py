@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from ddh._core.linear_algebra import column_means
 from ddh._core.spans import spans
 from ddh.hashers.base import Floats, LinearHasher
-from ddh.hashers.linear_algebra import column_means
 
 
 class LSH(LinearHasher):

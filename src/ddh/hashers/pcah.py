@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from ddh._core.linear_algebra import principal_components
 from ddh.hashers.base import Floats, LinearHasher
-from ddh.hashers.linear_algebra import principal_components
 
 
 class PCAH(LinearHasher):

@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ddh._core.errors import InputError
+from ddh._core.linear_algebra import Reals, principal_components, project
 from ddh.hashers.base import Floats, Hasher
-from ddh.hashers.linear_algebra import Reals, principal_components, project
 
 
 class SH(Hasher):

@@ -4,9 +4,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ddh._core.errors import InputError
+from ddh._core.linear_algebra import BLOCK_ROWS, Reals, column_means, halving_thresholds
 from ddh._core.spans import spans
 from ddh.hashers.base import Floats, Hasher
-from ddh.hashers.linear_algebra import BLOCK_ROWS, Reals, column_means, halving_thresholds
 
 PIVOT_ROWS = 5
 # the paper's tolerances on |o_ij - n/4|, as shares of n/4 (Sec. 3.3)

@@ -5,11 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from ddh._core.progress import track
-from ddh._core.spans import spans
-from ddh.hashers.base import Floats, LinearHasher
-from ddh.hashers.label_pairs import labelled_pairs
-from ddh.hashers.linear_algebra import (
+from ddh._core.linear_algebra import (
     BLOCK_ROWS,
     Reals,
     covariance,
@@ -17,6 +13,10 @@ from ddh.hashers.linear_algebra import (
     top_eigenvector,
     without_empty_columns,
 )
+from ddh._core.progress import track
+from ddh._core.spans import spans
+from ddh.hashers.base import Floats, LinearHasher
+from ddh.hashers.label_pairs import labelled_pairs
 
 MOST_BOUNDARY_ROWS = 2000
 BOUNDARY_SHARE = 8

@@ -4,15 +4,15 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ddh.hashers.base import Floats, LinearHasher
-from ddh.hashers.label_pairs import labelled_pairs
-from ddh.hashers.linear_algebra import (
+from ddh._core.linear_algebra import (
     Reals,
     covariance,
     fix_signs,
     require_dimensions,
     without_empty_columns,
 )
+from ddh.hashers.base import Floats, LinearHasher
+from ddh.hashers.label_pairs import labelled_pairs
 
 
 class SSH(LinearHasher):

@@ -149,7 +149,8 @@ def neighbourhood_codes(
     bit|."""
     n = len(features)
     values = l2_normalize(features)
-    head = fit_head(values, bits, adapt(hashing_settings("fast"), n), seed=seed, device=device)
+    chosen = adapt(hashing_settings("fast", targets="binary"), n)  # kinds are what it is after
+    head = fit_head(values, bits, chosen, seed=seed, device=device)
     codes = np.where(values @ head.weight.T + head.bias >= 0, np.float32(1), np.float32(-1))
     lists = knn(values, min(k1, n - 1), centre=True, device="cuda" if device == "cuda" else None)
     mean = (graph_of(lists) @ codes + codes) / (lists.shape[1] + 1)

@@ -31,9 +31,10 @@ from ddh.objective import (
 )
 from ddh.train.device import choose
 from ddh.train.distributed import Shard, current
+from ddh.train.graded import fit_graded, suits
 from ddh.train.identity import RunIdentity
 from ddh.train.inputs import FeatureInputs, Inputs, NetworkInputs, Pictures
-from ddh.train.network import HashingLayer, end_training, fold, prepare, standardise
+from ddh.train.network import HashingLayer, end_training, fold, prepare, standardise, unfold
 from ddh.train.run_folder import read_json
 from ddh.train.settings import Depth, Settings
 from ddh.train.sharding import ShardedGraph, ShardedGroups, ShardedMemory, share_batch_norms
@@ -87,13 +88,14 @@ def fit_head(
         identity = identity or RunIdentity.of_arrays(features=features)
         sources = RunIdentity.of_arrays(labels=labels, label_features=label_features)
         identity = identity.with_values(approximate=approximate, **sources.values)
+    saved = None
     if labels is not None:
         groups = label_groups(labels)
         degrees = groups.degree()
         label_statistics = {"groups": len(groups.sizes), "mean_degree": float(degrees.mean())}
         positives: Positives = ShardedGroups(groups, shard, where)
     else:
-        saved, names = None, ("k1", "k2", "centre", "normalize")
+        names = ("k1", "k2", "centre", "normalize")
         if folder is not None and identity is not None:
             of_labels = identity.with_values(**{name: getattr(settings, name) for name in names})
             saved = of_labels.path(folder, "graph", ".npz")
@@ -105,6 +107,16 @@ def fit_head(
             saved=saved,
             resume=resume,
         )
+    start: HashingHead | None = None
+    if (
+        settings.targets == "graded"
+        and labels is None
+        and suits(len(features), features.shape[1], bits)
+    ):
+        start = _graded_head(features, graph, saved, bits, settings, seed, label_statistics)
+        if depth == "head":
+            return start
+    if labels is None:
         one = shard.processes.is_single
         positives = GraphPositives(graph, where) if one else ShardedGraph(graph, shard, where)
     values = np.asarray(features[shard.rows], np.float32)
@@ -114,6 +126,8 @@ def fit_head(
     mean, scale = standardise(phi, settings.centre, shard)
     phi = (phi - mean) / scale
     layer = HashingLayer(phi.shape[1], bits, torch.Generator().manual_seed(seed)).to(where)
+    if start is not None:
+        unfold(layer, start.weight, start.bias, mean, scale)
     task = HashingTask(layer, phi, positives, settings, shard)
 
     def trainer(inputs: Inputs, file: str) -> Trainer:
@@ -133,8 +147,8 @@ def fit_head(
             processes=shard.processes,
         )
 
-    history: list[dict[str, Any]] = []
-    if depth == "head" or settings.network_epochs:
+    history: list[dict[str, Any]] = [] if start is None else start.history
+    if start is None and (depth == "head" or settings.network_epochs):
         file = FILE if depth == "head" else LAYER_FILE
         history = trainer(FeatureInputs(phi, shard), file).run(resume)
     if depth != "head":
@@ -157,6 +171,29 @@ def fit_head(
         end_training(pictures.backbone)
     weight, bias = (value.cpu().numpy() for value in fold(layer, mean, scale))
     return HashingHead(weight, bias, history, label_statistics)
+
+
+def _graded_head(
+    features: NDArray[np.floating],
+    graph: sparse.csr_array,
+    saved: Path | None,
+    bits: int,
+    settings: Settings,
+    seed: int,
+    label_statistics: dict[str, Any],
+) -> HashingHead:
+    """The head from graded labels; of several processes, the main one fits it."""
+    processes = current()
+
+    def fit() -> list[Any]:
+        whole = graph if saved is None or processes.is_single else _read_graph(saved)
+        options = {"normalize": settings.normalize, "centre": settings.centre}
+        weight, bias, history = fit_graded(features, whole, bits, seed=seed, **options)
+        return [weight.tolist(), bias.tolist(), history]
+
+    weight, bias, history = processes.run_on_main(fit)
+    arrays = np.asarray(weight, np.float32), np.asarray(bias, np.float32)
+    return HashingHead(*arrays, history, label_statistics)
 
 
 def neighbourhood_graph(

@@ -1,6 +1,9 @@
 """The network of the paper's 2.2: a backbone and, on top of it, the hashing layer."""
 
+from typing import Any
+
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ddh.backbones import Backbone
@@ -64,6 +67,16 @@ def standardise(features: Tensor, centre: bool, shard: Shard) -> tuple[Tensor, T
         scale = (squares / (shard.total * features.shape[1])).sqrt()
     scale = torch.where(scale > 0, scale, torch.ones_like(scale))
     return mean.to(features.dtype), scale.to(features.dtype)
+
+
+@torch.no_grad()
+def unfold(
+    layer: nn.Linear, weight: NDArray[Any], bias: NDArray[Any], mean: Tensor, scale: Tensor
+) -> None:
+    """Set `layer` so that `fold` gives this weight and bias."""
+    W, c = (torch.from_numpy(value).to(layer.weight) for value in (weight, bias))
+    layer.weight.copy_(W * scale)
+    layer.bias.copy_(c + W @ mean)
 
 
 @torch.no_grad()

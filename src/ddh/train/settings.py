@@ -38,6 +38,11 @@ class Settings:
         Scale features to unit length, so that the strength of a picture's activations does not
         decide how far its bits are from flipping. Presets leave precomputed features as they
         are.
+    targets : {"graded", "binary"}
+        What z_i.z_j / L should be for a pair: "graded" is the cosine of the features plus the
+        membership in S, so that codes keep the picture and its kind (`ddh.train.graded`), in
+        closed form; "binary" is the paper's s_ij, by training. The settings from `alpha` to
+        `epochs` belong to the training: giving one of them chooses "binary".
     alpha : float
         Weight of a similar pair; 1 is the paper's objective.
     lambda1 : float
@@ -79,6 +84,7 @@ class Settings:
     flip_tta: bool = False
     centre: bool = True
     normalize: bool = True
+    targets: Literal["graded", "binary"] = "graded"
     alpha: float = 1.0
     lambda1: float = 0.3
     balanced: bool = True
@@ -99,6 +105,8 @@ class Settings:
         least = {name: 0 for name, value in values.items() if isinstance(value, int | float)}
         least |= dict.fromkeys(("k1", "k2", "batch_size", "epochs"), 1)
         check_numbers(values, least, ("alpha", "learning_rate", "final_learning_rate"))
+        if self.targets not in ("graded", "binary"):
+            raise InputError(f"targets must be 'graded' or 'binary', not {self.targets!r}")
         if self.pairs not in ("all", "batch"):
             raise InputError(f"pairs must be 'all' or 'batch', not {self.pairs!r}")
         if self.optimiser not in ("sgd", "adam"):
@@ -134,14 +142,21 @@ PRESETS: dict[str, Settings] = {
     # neither momentum, epochs nor a schedule. Its released code differs: K1=20, K2=30, batch 50,
     # lr 1e-2 to 1e-6 over 100 epochs, weight decay 5e-4, no momentum.
     "paper": Settings(
-        k1=15, k2=6, centre=False, normalize=False, lambda1=15.0, balanced=False, lambda2=1e-5,
-        optimiser="sgd", learning_rate=1e-3, final_learning_rate=1e-3, backbone_lr_scale=0.1,
-        batch_size=128, epochs=100, network_epochs=0,
+        k1=15, k2=6, centre=False, normalize=False, targets="binary", lambda1=15.0,
+        balanced=False, lambda2=1e-5, optimiser="sgd", learning_rate=1e-3,
+        final_learning_rate=1e-3, backbone_lr_scale=0.1, batch_size=128, epochs=100,
+        network_epochs=0,
     ),
     "fast": Settings(),
     "quality": Settings(flip_tta=True),  # `ddh.pretrain.recipe` adds the choice of the network
 }  # fmt: skip
 
+
+#: Settings of the training with binary targets.
+TRAINED = {
+    "alpha", "lambda1", "balanced", "lambda2", "pairs", "optimiser", "learning_rate",
+    "final_learning_rate", "momentum", "weight_decay", "batch_size", "epochs",
+}  # fmt: skip
 
 #: Names of settings in models of older versions -> names now.
 RENAMED = {"unit": "normalize", "mirror": "flip_tta", "network_rate": "backbone_lr_scale"}
@@ -173,6 +188,8 @@ def settings(preset: str = "fast", **changes: Any) -> Settings:
         hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
         raise InputError(f"there is no setting {name!r}; {hint}")
     given = {name: value for name, value in changes.items() if value is not None}
+    if TRAINED & given.keys():
+        given.setdefault("targets", "binary")
     return replace(PRESETS[preset], **given)
 
 

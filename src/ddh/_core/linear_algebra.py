@@ -9,6 +9,7 @@ import scipy.linalg
 import scipy.sparse.linalg
 from numpy.typing import DTypeLike, NDArray
 
+from ddh._core.arrays import sgn
 from ddh._core.errors import InputError
 from ddh._core.spans import spans
 
@@ -119,6 +120,21 @@ def random_rotation(size: int, rng: np.random.Generator) -> Reals:
     """A rotation drawn evenly (QR of a Gaussian matrix, signs of R's diagonal removed)."""
     q, r = np.linalg.qr(rng.standard_normal((size, size)))
     return q * np.where(np.diag(r) < 0, -1.0, 1.0)
+
+
+def best_rotation(V: NDArray[np.float32], R: Reals, iterations: int) -> tuple[Reals, Reals]:
+    """(R, ||B - V R||^2 after each iteration): codes B = sgn(V R), then R by Procrustes.
+
+    R (components, bits) has orthonormal columns, or rows where there are more bits."""
+    energy = float(np.square(V, dtype=np.float64).sum())
+    losses = np.empty(iterations)
+    for i in range(iterations):
+        B = sgn(V @ R.astype(np.float32), np.float32)
+        P, singular, Qt = np.linalg.svd((B.T @ V).astype(np.float64), full_matrices=False)
+        R = (P @ Qt).T
+        # ||B - VR||^2 = ||B||^2 + ||V||^2 - 2 tr(R^T V^T B), and the trace is sum(singular)
+        losses[i] = B.size + energy - 2.0 * float(singular.sum())
+    return R, losses
 
 
 class Ridge:

@@ -1,0 +1,246 @@
+"""The hashing head from graded labels: codes that know the kind of a picture and the picture.
+
+The paper's labels are binary: s_ij = +1 for the images of a neighbourhood, -1 for all others. Codes
+that fit them group the kinds of images, and forget which image is which. Here the target of a pair
+is graded,
+
+    t_ij = x_i.x_j + weight * [j in S_i],     x: centred features,
+
+with memberships in S divided by the root of both degrees, against hubs. For a linear hashing layer
+z = W^T x, J1 over all pairs (Eq. 5) with these targets has a closed solution. With F the features
+in the basis of their principal components, evened in variance (F^T F = I up to a ridge),
+
+    min_W || F W W^T F^T / L - T ||^2    is solved by the top eigenvectors of  F^T T F
+
+times the root of their eigenvalues, up to a rotation; the rotation is the one of ITQ, which
+minimises the quantisation (Eq. 7). `weight = 0` is ITQ itself. From there, gradient descent on the
+paper's own objective (J1 with binary labels, and the quantisation) moves on towards kinds. By
+
+    sum_ij (z_i.z_j / L - s_ij)^2 = |Z^T Z|^2 / L^2 - (4 / L) tr(W^T F^T S F W) + constant
+
+(centred Z), a step costs d x d x L whatever N is, and only the quantisation needs rows.
+
+How far to go is decided by the collection itself: codes must keep the nearest neighbours of the
+features almost as well as ITQ's do (`kept_neighbours`). No class label is needed for that. Short
+codes (up to SHORT bits) cannot keep them anyway, and are trained to the end.
+"""
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from ddh._core.arrays import l2_normalize, sgn
+from ddh._core.linear_algebra import Reals, best_rotation, fix_signs, random_rotation
+from ddh._core.progress import Bar
+from ddh._core.spans import spans
+from ddh._core.threads import thread_map
+from ddh.codes import pack, search
+
+Floats = NDArray[np.float32]
+
+DIMENSIONS = 512  # principal components at most
+RIDGE = 1.0  # added to their variances, in units of the mean variance of a dimension
+WEIGHTS = (3.0, 1.0, 0.3, 0.1)  # of memberships in S beside cosines
+STEPS = 400
+LOOKS = (25, 50, 100, 200, STEPS)  # steps after which kept neighbours are counted
+RATE = 0.05  # of Adam, relative to the mean size of the weights
+QUANTISATION = 0.3
+BATCH = 2048
+ROTATION_ROWS, ROTATIONS = 50_000, 50
+SHORT = 32  # bits
+LONG = 128
+# by how much the share of kept neighbours may be below ITQ's, for fewer and for LONG bits
+ALLOWED_LOSS = 0.045, 0.018
+MANY = 20  # images per dimension
+BLOCK = 8192
+
+
+def suits(images: int, dimensions: int, bits: int) -> bool:
+    """Whether graded labels are the better ones: always, but for short codes of many images.
+
+    Short codes have no room for more than kinds, and with many images for each dimension the
+    training with binary labels, which nothing regularises, finds them more precisely.
+    """
+    return bits > SHORT or images < MANY * dimensions
+
+
+def fit_graded(
+    features: NDArray[Any],
+    graph: sparse.csr_array,
+    bits: int,
+    *,
+    seed: int,
+    normalize: bool = True,
+    centre: bool = True,
+) -> tuple[Floats, Floats, list[dict[str, Any]]]:
+    """(weight, bias, history) of the layer z = weight phi + bias on features phi.
+
+    `history` says what was tried and which share of the neighbours it keeps; its last entry is what
+    was chosen. Memory: beside the
+    features, 4 bytes x N x DIMENSIONS and a few arrays of DIMENSIONS x DIMENSIONS.
+    """
+    rng = np.random.default_rng(seed)
+    basis = Basis(features, normalize=normalize, centre=centre)
+    problem = Problem(basis, graph, bits, rng)
+    sample = Sample(features, basis.rows, rng) if bits > SHORT else None
+    history: list[dict[str, Any]] = []
+    with Bar("Fitting codes", total=1 + len(WEIGHTS) + len(LOOKS)) as bar:
+
+        def look(layer: Floats, weight: float, step: int = 0) -> float | None:
+            kept = None if sample is None else sample.kept_neighbours(layer)
+            history.append({"weight": weight, "step": step, "kept_neighbours": kept})
+            bar.update()
+            return kept
+
+        best = problem.start(0.0)
+        bound = (look(best, 0.0) or 0.0) - ALLOWED_LOSS[bits >= LONG]
+        chosen = history[0]
+        for weight in WEIGHTS:
+            layer = problem.start(weight)
+            kept = look(layer, weight)
+            if kept is None or kept >= bound:
+                best, chosen = layer, history[-1]
+                break
+        if chosen["weight"] == WEIGHTS[0]:
+            for step, layer in problem.descend(best, rng):
+                kept = look(layer, WEIGHTS[0], step)
+                if kept is not None and kept < bound:
+                    break
+                best, chosen = layer, history[-1]
+    weights = basis.components @ best
+    weight, bias = weights.T.astype(np.float32), -(basis.mean @ weights).astype(np.float32)
+    return weight, bias, [*history, chosen]
+
+
+class Basis:
+    """Features in the basis of their principal components, with almost equal variances.
+
+    `rows` is F: (x - mean) @ components, where x are the features, of unit length by `normalize`.
+    """
+
+    def __init__(self, features: NDArray[Any], *, normalize: bool, centre: bool) -> None:
+        def blocks() -> Iterator[tuple[slice, Floats]]:
+            for rows in spans(len(features), BLOCK):
+                part = features[rows]
+                yield rows, l2_normalize(part) if normalize else np.asarray(part, np.float32)
+
+        N, d = features.shape
+        total, gram = np.zeros(d), np.zeros((d, d))
+        for _, block in blocks():
+            total += block.sum(axis=0, dtype=np.float64)
+            gram += block.T @ block
+        self.mean = total / N if centre else np.zeros(d)
+        gram = gram / N - np.outer(self.mean, self.mean)
+        variances, vectors = np.linalg.eigh(gram)
+        count = min(DIMENSIONS, d, N - 1)
+        self.variances = np.maximum(variances[: -count - 1 : -1], 0.0)
+        self.ridge = RIDGE * max(float(np.trace(gram)) / d, np.finfo(np.float32).tiny)
+        vectors = fix_signs(vectors[:, : -count - 1 : -1])
+        self.components = vectors / np.sqrt(self.variances + self.ridge)
+        self.rows = np.empty((N, count), np.float32)
+        matrix, shift = self.components.astype(np.float32), self.mean @ self.components
+        for rows, block in blocks():
+            self.rows[rows] = block @ matrix - shift.astype(np.float32)
+
+
+class Problem:
+    """The objective for a linear layer on the rows F of a basis: z = layer^T f."""
+
+    def __init__(
+        self, basis: Basis, graph: sparse.csr_array, bits: int, rng: np.random.Generator
+    ) -> None:
+        self.F, self.basis, self.graph, self.bits = basis.rows, basis, graph, bits
+        self.rotated = np.sort(rng.permutation(len(self.F))[:ROTATION_ROWS])
+        components = min(bits, self.F.shape[1])
+        self.rotation = random_rotation(bits, rng)[:components]
+
+    @cached_property
+    def memberships(self) -> Reals:
+        """F^T S F, with memberships divided by the roots of both degrees, each row its own."""
+        degrees = np.diff(self.graph.indptr) + 1.0
+        F = self.F / np.sqrt(degrees, dtype=np.float32)[:, None]
+
+        def part(rows: slice) -> Reals:
+            product = self.graph[rows].astype(np.float32) @ F + F[rows]
+            return (F[rows].T @ product).astype(np.float64)
+
+        return _symmetric(sum(thread_map(part, spans(len(F), BLOCK))))
+
+    def start(self, weight: float) -> Floats:
+        """The layer that is best for graded labels, turned by ITQ."""
+        variances = self.basis.variances
+        cosines = variances**2 / (variances + self.basis.ridge)
+        target = np.diag(cosines / max(cosines.sum(), np.finfo(np.float32).tiny))
+        if weight:
+            target += weight * self.memberships / np.trace(self.memberships)
+        values, vectors = np.linalg.eigh(target)
+        top = slice(None, -len(self.rotation) - 1, -1)
+        layer = fix_signs(vectors[:, top]) * np.sqrt(np.maximum(values[top], 0.0))
+        rotation = self.rotation
+        if len(rotation) == self.bits:  # with more bits, quantisation would make some of them equal
+            outputs = self.F[self.rotated] @ layer.astype(np.float32)
+            rotation, _ = best_rotation(outputs, rotation, ROTATIONS)
+        return self._scaled(layer @ rotation)
+
+    def descend(self, layer: Floats, rng: np.random.Generator) -> Iterator[tuple[int, Floats]]:
+        """(step, layer) at LOOKS: Adam on J1 with binary labels, over all pairs, and Eq. 7.
+
+        The gradient of J1 is exact; that of the quantisation is taken over BATCH random images.
+        """
+        N, L = len(self.F), self.bits
+        gram = np.zeros((self.F.shape[1],) * 2)
+        for rows in spans(N, BLOCK):
+            gram += self.F[rows].T @ self.F[rows]
+        gram32 = (gram / N).astype(np.float32)
+        degree = self.graph.nnz / N
+        positives = (2 * degree * self.memberships / N**2).astype(np.float32)
+        first, second = np.zeros_like(layer), np.zeros_like(layer)
+        for step in range(1, STEPS + 1):
+            batch = self.F[rng.integers(0, N, min(BATCH, N))]
+            z = batch @ layer
+            correlated = gram32 @ layer
+            gradient = (4 / L**2) * correlated @ (layer.T @ correlated)
+            gradient -= (4 / L) * positives @ layer
+            gradient += (2 * QUANTISATION / z.size) * batch.T @ (z - sgn(z, np.float32))
+            first = 0.9 * first + 0.1 * gradient
+            second = 0.999 * second + 0.001 * gradient**2
+            rate = RATE * float(np.abs(layer).mean()) * (1 + np.cos(np.pi * step / STEPS)) / 2
+            size = np.sqrt(second / (1 - 0.999**step)) + 1e-12
+            layer = layer - (rate * first / (1 - 0.9**step) / size).astype(np.float32)
+            if step in LOOKS:
+                yield step, layer
+
+    def _scaled(self, layer: Reals) -> Floats:
+        """The layer with outputs of mean size 1."""
+        outputs = self.F[self.rotated] @ layer.astype(np.float32)
+        return (layer / max(float(np.abs(outputs).mean()), 1e-12)).astype(np.float32)
+
+
+class Sample:
+    """Images whose nearest neighbours by cosine must be found again by the codes."""
+
+    QUERIES, ROWS, NEAREST, FIRST = 1000, 20_000, 10, 100
+
+    def __init__(self, features: NDArray[Any], rows: Floats, rng: np.random.Generator) -> None:
+        chosen = np.sort(rng.permutation(len(features))[: self.ROWS])
+        self.queries = np.sort(rng.permutation(len(chosen))[: self.QUERIES])
+        self.rows, unit = rows[chosen], l2_normalize(features[chosen])
+        cosines = unit[self.queries] @ unit.T
+        cosines[np.arange(len(self.queries)), self.queries] = -np.inf
+        count = min(self.NEAREST, len(chosen) - 1)
+        self.nearest = np.argpartition(-cosines, count - 1, axis=1)[:, :count]
+
+    def kept_neighbours(self, layer: Floats) -> float:
+        """Share of the NEAREST by cosine that are among the FIRST by Hamming distance."""
+        codes = pack(sgn(self.rows @ layer))
+        first = min(self.FIRST + 1, len(codes))  # the image itself is one of them
+        found = search(codes[self.queries], codes, first).indices
+        return float((self.nearest[:, :, None] == found[:, None, :]).any(axis=2).mean())
+
+
+def _symmetric(matrix: Any) -> Reals:
+    return (matrix + matrix.T) / 2
