@@ -101,6 +101,16 @@ def test_duplicates_come_in_pages_and_as_a_table(reader):
     assert len(table) == sum(len(group["items"]) for group in whole["groups"])
 
 
+def test_no_cell_of_the_table_is_a_formula(place):
+    with ddh.index.open(place.index) as index:
+        index.add(["=1+1", "@x"], np.full((2, 4), 0x5A, np.uint8), paths=["-1", None])
+    with place.open() as client:
+        table = client.get("/duplicates.csv?radius=0").text
+    assert {"'=1+1", "'-1", "'@x"} <= {
+        cell for line in csv.reader([*table.splitlines()]) for cell in line
+    }
+
+
 def test_duplicates_of_a_folder_and_bad_radii(reader):
     found = reader.get("/duplicates?radius=32&folder=plants&limit=200").json()
     assert {i["folder"] for group in found["groups"] for i in group["items"]} == {"plants"}

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import shutil
 import signal
 import socket
 import struct
@@ -37,8 +38,6 @@ CLIENT = httpx.Client(timeout=PATIENCE, limits=httpx.Limits(max_keepalive_connec
 @pytest.fixture(scope="module")
 def served(prepared, tmp_path_factory):
     """A writable service over a copy, with small limits, that must outlive every test here."""
-    import shutil
-
     folder = tmp_path_factory.mktemp("served")
     for part in ("photos", "p.index"):
         shutil.copytree(prepared.folder / part, folder / part, copy_function=shutil.copy2)
@@ -397,6 +396,27 @@ def test_connections_of_one_address_leave_room_for_others(prepared):
         wait_until(lambda: CLIENT.get(f"{process.url}/health").status_code == 200)
         log = process.stop()
     assert not [line for line in log if line["level"] != "info"]
+
+
+READ_ONLY = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"'
+
+
+def test_an_index_on_a_read_only_mount_is_served(place):
+    prefix = ("unshare", "-rm", "sh", "-c", READ_ONLY, str(place.folder))
+    if shutil.which("unshare") is None or subprocess.run([*prefix, "true"]).returncode:
+        pytest.skip("this user may not mount")
+    with running(place.index, "--writable", prefix=prefix) as process:
+        assert CLIENT.get(f"{process.url}/health").status_code == 200
+        found = CLIENT.post(f"{process.url}/search", json={"key": "plants/00.png"})
+        assert len(found.json()["results"]) == 24
+        for address in ("/items", "/facets", "/duplicates", "/thumbnails/plants/00.png"):
+            assert CLIENT.get(process.url + address).status_code == 200
+        row = {"key": "new", "code": "00000000"}
+        assert CLIENT.post(f"{process.url}/items", json=row).status_code == 503
+        log = process.stop()
+    assert "Read-only" in json.dumps(log)
+    info = [sys.executable, "-m", "ddh", "index", "info", "-i", place.index]
+    assert subprocess.run([*prefix, *info], capture_output=True).returncode == 0
 
 
 def test_the_index_is_whole_after_a_kill(place):

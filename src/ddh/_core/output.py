@@ -1,7 +1,9 @@
 """What the commands share: lazy groups, `--json` and `--quiet`, and how answers are printed."""
 
+import csv
+import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any
 
@@ -34,6 +36,16 @@ def quiet_option(command: Callable[..., Any]) -> Callable[..., Any]:
 def emit(document: dict[str, Any], text: str, as_json: bool) -> None:
     """Print the document or its text."""
     click.echo(json.dumps(document, indent=2, default=str) if as_json else text)
+
+
+def csv_line(values: Iterable[object]) -> str:
+    """A line of a CSV file; text that a spreadsheet would run as a formula gets an apostrophe."""
+    line = io.StringIO()
+    formulas = ("=", "+", "-", "@", "\t", "\r")
+    csv.writer(line).writerow(
+        f"'{v}" if isinstance(v, str) and v.startswith(formulas) else v for v in values
+    )
+    return line.getvalue()
 
 
 def describe_failures(failures: list[dict[str, Any]]) -> str:

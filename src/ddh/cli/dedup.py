@@ -1,7 +1,5 @@
 """`ddh dedup`: groups of near-duplicates, and which image of each to keep."""
 
-import csv
-import io
 import json
 import math
 import shutil
@@ -11,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ddh._core.errors import InputError
-from ddh._core.output import emit, json_option, quiet_option
+from ddh._core.output import csv_line, emit, json_option, quiet_option
 from ddh._core.progress import track
 from ddh.cli.index import open_collection
 from ddh.cli.options import ANY_PATH, NEW_FOLDER, index_option, sheet_option
@@ -71,7 +69,8 @@ def dedup(
             "bytes": sum(member["bytes"] for member in extra),
         }  # fmt: skip
         if out is not None:
-            out.write_text(_csv(groups) if out.suffix == ".csv" else json.dumps(document, indent=2))
+            text = _csv(groups) if out.suffix == ".csv" else json.dumps(document, indent=2)
+            out.write_text(text, newline="")
         if sheet is not None and groups:
             draw_sheet(map(_shown, groups[:SHEET_GROUPS]), sheet)
         if move_to is not None:
@@ -132,12 +131,10 @@ def _text(document: dict[str, Any], move_to: Path | None) -> str:
 
 
 def _csv(groups: list[list[Member]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["group", "key", "file", "width", "height", "bytes", "distance", "keep"])
+    lines = [csv_line(["group", "key", "file", "width", "height", "bytes", "distance", "keep"])]
     for number, group in enumerate(groups, 1):
-        writer.writerows([number, *member.values()] for member in group)
-    return text.getvalue()
+        lines += [csv_line([number, *member.values()]) for member in group]
+    return "".join(lines)
 
 
 def _shown(group: list[Member]) -> list[tuple[Path | None, str]]:

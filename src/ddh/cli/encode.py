@@ -1,6 +1,5 @@
 """`ddh encode`: write the codes of images to a file."""
 
-import csv
 import json
 import shutil
 import time
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from ddh._core.atomic import atomic_path
 from ddh._core.errors import InputError
 from ddh._core.jobs import recorded
-from ddh._core.output import describe_failures, emit, json_option, quiet_option
+from ddh._core.output import csv_line, describe_failures, emit, json_option, quiet_option
 from ddh._core.progress import bar
 from ddh.cli.options import (
     ANY_PATH,
@@ -183,9 +182,9 @@ def _write(out: Path, names: list[str], codes: NDArray[np.uint8], hasher: Any) -
     with atomic_path(out) as target:
         if out.suffix == ".csv":
             with target.open("w", newline="", encoding="utf-8", errors="surrogateescape") as stream:
-                writer = csv.writer(stream)
-                writer.writerow(["name", "code"])
-                writer.writerows(zip(names, (code.tobytes().hex() for code in codes), strict=True))
+                stream.write(csv_line(["name", "code"]))
+                for name, code in zip(names, codes, strict=True):
+                    stream.write(csv_line([name, code.tobytes().hex()]))
             return
         with target.open("wb") as stream:
             np.savez(

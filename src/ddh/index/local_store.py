@@ -8,6 +8,7 @@ is rebuilt from the rows. The row with id i has slot i - 1; ids only grow, and o
 `compact` numbers them anew, under a new generation with a page file of its own.
 """
 
+import os
 import sqlite3
 import threading
 import time
@@ -263,8 +264,18 @@ class Write:
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """A connection whose transactions are begun by hand and flushed to disk at each commit."""
-    db = sqlite3.connect(path, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False)
+    """A connection whose transactions are begun by hand and flushed to disk at each commit.
+
+    Where nothing can be written, the rows are read as they are: they must not change meanwhile.
+    """
+    target = path.absolute().as_uri()
+    if not os.access(path.parent, os.W_OK):
+        log = path.with_name(f"{path.name}-wal")
+        left = log.exists() and log.stat().st_size > 0  # rows that `path` does not hold yet
+        target += "?mode=ro" if left else "?mode=ro&immutable=1"
+    db = sqlite3.connect(
+        target, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False, uri=True
+    )
     db.execute("PRAGMA synchronous = FULL")
     db.execute("PRAGMA cache_size = -65536")
     return db
@@ -272,14 +283,14 @@ def connect(path: Path) -> sqlite3.Connection:
 
 @contextmanager
 def plain_errors(folder: Path) -> Iterator[None]:
-    """What SQLite has to say, as an error for people; a broken rule about rows passes through."""
+    """What SQLite and the disk say, as an error for people; broken rules of rows pass through."""
     try:
         yield
     except sqlite3.IntegrityError:
         raise
     except sqlite3.ProgrammingError as error:
         raise DDHError(f"the index {folder} is closed: open it again") from error
-    except sqlite3.OperationalError as error:
+    except (sqlite3.OperationalError, OSError) as error:
         raise DDHError(f"the index {folder} cannot be used now: {error}") from error
     except sqlite3.DatabaseError as error:
         raise DDHError(

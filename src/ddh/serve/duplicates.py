@@ -1,7 +1,5 @@
 """Groups of near-duplicates, page by page: which pictures, and which of them to keep."""
 
-import csv
-import io
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -9,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ddh._core.errors import InputError
+from ddh._core.output import csv_line
 from ddh.codes import search_radius
 from ddh.duplicates import RankedPicture, group_codes, measure, rank
 from ddh.index import Index
@@ -59,10 +58,10 @@ class Duplicates:
 
     def csv(self, groups: Sequence[list[str]]) -> Iterator[str]:
         """All groups as lines of a CSV table."""
-        yield _line(COLUMNS)
+        yield csv_line(COLUMNS)
         for number, keys in enumerate(groups, 1):
             for place, (row, size, distance) in enumerate(self._copies(keys)):
-                yield _line((number, row.key, row.path, *size, distance, place == 0))
+                yield csv_line((number, row.key, row.path, *size, distance, place == 0))
 
 
 def _find(catalog: Catalog, radius: int, folder: str) -> list[NDArray[np.int64]]:
@@ -85,9 +84,3 @@ def _refuse_too_many(codes: NDArray[np.uint8], radius: int) -> None:
                 f"far too many pictures lie within {radius} bits of each other: "
                 "choose a smaller radius, or a folder"
             )
-
-
-def _line(values: Sequence[object]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(values)
-    return text.getvalue()
