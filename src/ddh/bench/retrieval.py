@@ -226,7 +226,7 @@ def measure_row(
     store: Store, task: Task, row: Row, bits: int, seed: int, options: BenchOptions
 ) -> dict[str, Any]:
     """The stored measurement, or a new one."""
-    settings = options.settings.get(row.method, {})
+    settings = {**row.settings, **options.settings.get(row.method, {})}
     names = ("method", "supervised", "labelled_per_class")
     key = task.key | {name: getattr(row, name) for name in names}
     key |= {"settings": settings, "bits": bits, "seed": seed}

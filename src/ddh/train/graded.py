@@ -221,22 +221,32 @@ class Problem:
 
 
 class Sample:
-    """Images whose nearest neighbours by cosine must be found again by the codes."""
+    """Some images, whose nearest neighbours among all must be found again by the codes."""
 
-    QUERIES, ROWS, NEAREST, FIRST = 1000, 20_000, 10, 100
+    QUERIES, NEAREST, FIRST = 1000, 10, 100
+    COSINES = 10**8  # computed at most, or those of a fifth of the images
 
     def __init__(self, features: NDArray[Any], rows: Floats, rng: np.random.Generator) -> None:
-        chosen = np.sort(rng.permutation(len(features))[: self.ROWS])
-        self.queries = np.sort(rng.permutation(len(chosen))[: self.QUERIES])
-        self.rows, unit = rows[chosen], l2_normalize(features[chosen])
-        cosines = unit[self.queries] @ unit.T
-        cosines[np.arange(len(self.queries)), self.queries] = -np.inf
-        count = min(self.NEAREST, len(chosen) - 1)
-        self.nearest = np.argpartition(-cosines, count - 1, axis=1)[:, :count]
+        self.rows, N = rows, len(features)
+        count = min(self.QUERIES, max(self.QUERIES // 5, self.COSINES // N))
+        self.queries = np.sort(rng.permutation(N)[:count])
+        unit = l2_normalize(features[self.queries])
+        nearest: list[NDArray[Any]] = [np.empty((len(unit), 0)), np.empty((len(unit), 0), int)]
+        for part in spans(N, BLOCK):  # the nearest so far, and those of the next block
+            cosines = unit @ l2_normalize(features[part]).T
+            own = (self.queries >= part.start) & (self.queries < part.stop)
+            cosines[own, self.queries[own] - part.start] = -np.inf
+            index = np.broadcast_to(np.arange(part.start, part.stop), cosines.shape)
+            both = np.hstack([nearest[0], cosines]), np.hstack([nearest[1], index])
+            best = np.argsort(-both[0], axis=1, kind="stable")[:, : min(self.NEAREST, N - 1)]
+            nearest = [np.take_along_axis(values, best, axis=1) for values in both]
+        self.nearest = nearest[1]
 
     def kept_neighbours(self, layer: Floats) -> float:
         """Share of the NEAREST by cosine that are among the FIRST by Hamming distance."""
-        codes = pack(sgn(self.rows @ layer))
+        codes = np.concatenate(
+            [pack(sgn(self.rows[part] @ layer)) for part in spans(len(self.rows), BLOCK)]
+        )
         first = min(self.FIRST + 1, len(codes))  # the image itself is one of them
         found = search(codes[self.queries], codes, first).indices
         return float((self.nearest[:, :, None] == found[:, None, :]).any(axis=2).mean())
