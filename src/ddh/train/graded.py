@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from threadpoolctl import threadpool_limits
 
 from ddh._core.arrays import l2_normalize, sgn
 from ddh._core.linear_algebra import Reals, best_rotation, fix_signs, random_rotation
@@ -105,8 +106,9 @@ def fit_graded(
             if kept is None or kept >= bound:
                 best, chosen = layer, history[-1]
                 break
-        if chosen["weight"] == WEIGHTS[0]:
-            for step, layer in problem.descend(best, rng):
+        steps = problem.descend(best, rng) if chosen["weight"] == WEIGHTS[0] else ()
+        with threadpool_limits(1, "blas"):  # of small products, threads would wait for each other
+            for step, layer in steps:
                 kept = look(layer, WEIGHTS[0], step)
                 if kept is not None and kept < bound:
                     break
