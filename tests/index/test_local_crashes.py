@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import ddh.index
+from ddh.index.check import check as check_files
 
 KILLS = 50 if os.environ.get("DDH_SLOW") else 12
 BITS = 128
@@ -131,7 +132,9 @@ def check(folder: Path, state: dict[str, int], last: dict | None) -> dict[str, i
             assert row.code.tobytes() == code_of(key, found[key])
         assert len(index) == len(rows)
         check_pages(folder, index, rows)
-        return state
+    found = check_files(folder)
+    assert (found.rows, found.problems) == (len(rows), [])
+    return state
 
 
 def check_pages(folder: Path, index: ddh.index.Index, rows: dict) -> None:

@@ -5,6 +5,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -167,6 +168,43 @@ def test_a_compaction_that_was_cut_off_leaves_no_trace(folder):
     with ddh.index.open(folder) as index:
         assert index.search(codes[700], 1)[0][0].distance == 0
         assert not stale.exists()
+
+
+def test_a_page_file_of_a_compaction_that_was_cut_off_goes_when_the_index_is_opened(folder):
+    fill(folder, 100)
+    left, other = folder / "codes-000002.pages", folder / "codes-mine.pages"
+    for path in (left, other):
+        path.write_bytes(b"half of a page file")
+    with closing(sqlite3.connect(folder / "rows.sqlite", isolation_level=None)) as compacting:
+        compacting.execute("BEGIN IMMEDIATE")
+        ddh.index.open(folder).close()
+        assert left.exists()  # another process may be writing it
+    with ddh.index.open(folder) as index:
+        assert not left.exists()
+        assert other.exists()
+        index.add(["new"], np.zeros((1, 3), np.uint8))
+
+
+def test_a_full_disk_is_an_error_of_ours_and_the_handle_survives(folder):
+    """The limit of a file's size stands for the disk; it hits the page file first."""
+    resource = pytest.importorskip("resource")
+    codes = fill(folder, 100)
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with ddh.index.open(folder) as index:
+        for limit in (150_000, 60_000):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, most[1]))
+            try:
+                with pytest.raises(DDHError, match=r"cannot be (written|used)"):
+                    index.add(
+                        [f"n{i}" for i in range(60_000)], np.repeat(codes[:1], 60_000, axis=0)
+                    )
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, most)
+            assert len(index) == 100
+        index.add(["new"], codes[:1])
+        assert len(index.search_radius(codes[0], 0)[0]) >= 2
+    with ddh.index.open(folder) as index:
+        assert len(index) == 101
 
 
 def test_a_failed_write_changes_nothing(folder, monkeypatch):

@@ -245,6 +245,32 @@ def compact(location: str, as_json: bool) -> None:
     emit(document, text, as_json)
 
 
+@index.command()
+@click.argument("location", metavar="INDEX")
+@click.option("--repair", is_flag=True, help="Rebuild a damaged index from its sound rows.")
+@json_option
+def check(location: str, repair: bool, as_json: bool) -> None:
+    """Check every row and page of a local index; exit code 1 if it is damaged.
+
+    A repair keeps the damaged index beside the new one, with .damaged after its name.
+
+    \b
+    ddh index check photos.index
+    ddh index check photos.index --repair
+    """
+    from ddh.index.check import check as check_index
+
+    found = check_index(location, repair=repair)
+    lines = [f"{location}: {found.rows:,} sound rows", *found.problems]
+    if found.lost:
+        lines.append(f"Lost: {', '.join(found.lost)}")
+    if found.damaged_copy:
+        lines.append(f"Repaired; the damaged index is {found.damaged_copy}.")
+    emit(asdict(found), "\n".join(lines), as_json)
+    if found.problems and not repair:
+        raise SystemExit(1)
+
+
 # -- shared with `ddh search` and `ddh dedup` -----------------------------------------------------
 
 

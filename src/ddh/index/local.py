@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ddh._core.errors import InputError
+from ddh._core.errors import DDHError, InputError
 from ddh.codes import Neighbours, code_bytes
 from ddh.index import local_store, scan
 from ddh.index.base import Index, IndexHeader, OpenOptions
@@ -19,7 +19,7 @@ from ddh.index.ranking import Ranking, Scores
 from ddh.index.rows import Codes, Columns, Hit, Row, read_metadata, read_stamp
 
 FETCHED_ROWS = 4096
-_COLUMNS = "key, code, path, mtime_ns, size, digest, metadata"
+COLUMNS = "key, code, path, mtime_ns, size, digest, metadata"
 
 
 class LocalIndex(Index):
@@ -33,11 +33,12 @@ class LocalIndex(Index):
     def __init__(self, location: str, options: OpenOptions) -> None:
         folder = Path(location).absolute()  # the working directory may change later
         self.location = str(folder)
-        self.header = _read_header(folder) or _create(folder, options.new_header(location))
+        self.header = read_header(folder) or create(folder, options.new_header(location))
         options.check(location, self.header)
         self._store = LocalStore(folder, code_bytes(self.bits))
         with self._store.reading() as snapshot:
-            self._store.drop_old_pages(snapshot.generation)
+            generation = snapshot.generation
+        self._store.drop_other_pages(generation)
 
     # -- writing -----------------------------------------------------------------------------
 
@@ -48,12 +49,17 @@ class LocalIndex(Index):
         except sqlite3.IntegrityError as error:
             with self._store.reading():
                 existing = [key for (key,) in self._among("SELECT key", "key", rows.keys)]
+            if not existing:
+                raise self._damaged(str(error)) from error
             raise self._refuse_existing(existing) from error
 
     def _upsert(self, rows: Columns) -> int:
-        with self._store.writing() as write:
-            replaced = self._remove(write, rows.keys)
-            self._insert(write.append(rows.codes), rows)
+        try:
+            with self._store.writing() as write:
+                replaced = self._remove(write, rows.keys)
+                self._insert(write.append(rows.codes), rows)
+        except sqlite3.IntegrityError as error:
+            raise self._damaged(str(error)) from error
         return replaced
 
     def _delete(self, keys: list[str]) -> int:
@@ -68,9 +74,11 @@ class LocalIndex(Index):
 
     def _insert(self, ids: range, rows: Columns) -> None:
         stamps = zip(*(stamp or (None, None, None) for stamp in rows.stamps), strict=True)
-        codes = local_store.pack_blobs(rows.codes)
-        values = (ids, rows.keys, codes, rows.paths, *stamps, rows.metadata)
-        names = f"id, {_COLUMNS}".split(", ")
+        codes, others = local_store.pack_blobs(rows.codes), (rows.paths, *stamps, rows.metadata)
+        checksums = local_store.row_checksums(codes, rows.keys, *others)
+        local_store.keep_checksums(self._store.db)
+        names = f"id, {COLUMNS}, checksum".split(", ")
+        values = (ids, rows.keys, codes, *others, checksums)
         columns: dict[str, Sequence[Any]] = {
             name: column
             for name, column in zip(names, values, strict=True)
@@ -121,12 +129,15 @@ class LocalIndex(Index):
     def _excluded(self, snapshot: Snapshot, only: Filter) -> scan.Tombstones:
         if not only:
             return snapshot.deleted
-        return scan.Tombstones.of_all_but(self._slots(only), snapshot.slots)
+        return scan.Tombstones.of_all_but(self._slots(snapshot, only), snapshot.slots)
 
-    def _slots(self, only: Filter) -> scan.Slots:
+    def _slots(self, snapshot: Snapshot, only: Filter) -> scan.Slots:
         condition, values = _condition(only)
         found = self._store.db.execute(f"SELECT id FROM rows WHERE {condition} ORDER BY id", values)
-        return np.fromiter((row_id for (row_id,) in found), np.int64) - 1
+        slots = np.fromiter((row_id for (row_id,) in found), np.int64) - 1
+        if len(slots) and not 0 <= slots[0] <= slots[-1] < snapshot.slots:
+            raise self._damaged("rows have no slot")
+        return slots
 
     def _hits(
         self, snapshot: Snapshot, answers: list[Neighbours], scores: Scores | None = None
@@ -135,6 +146,8 @@ class LocalIndex(Index):
         ids = (np.unique(np.concatenate(slots)) + 1).tolist() if slots else []
         found = self._among("SELECT id, key, path, metadata", "id", ids)
         rows = {row_id - 1: columns for row_id, *columns in found}
+        if len(rows) < len(ids):
+            raise self._damaged("rows are missing")
         hits = []
         for query, (distances, indices) in enumerate(answers):
             scored = [None] * len(indices) if scores is None else scores[query].tolist()
@@ -142,7 +155,7 @@ class LocalIndex(Index):
             near = zip(distances.tolist(), indices.tolist(), codes, scored, strict=True)
             hits.append(
                 [
-                    Hit(key, distance, path, read_metadata(metadata), code, score)
+                    Hit(key, distance, path, self._metadata(metadata), code, score)
                     for distance, slot, code, score in near
                     for key, path, metadata in [rows[slot]]
                 ]
@@ -154,21 +167,32 @@ class LocalIndex(Index):
     def _pick(self, only: Filter, choose: Callable[[Codes], scan.Slots]) -> list[Row]:
         with self._store.reading() as snapshot:
             live = [np.empty(0, np.int64), *snapshot.deleted.live()]
-            slots = self._slots(only) if only else np.concatenate(live)
+            slots = self._slots(snapshot, only) if only else np.concatenate(live)
             chosen = slots[choose(snapshot.codes[slots])] + 1
-            found = self._among(f"SELECT id, {_COLUMNS}", "id", chosen.tolist())
+            found = self._among(f"SELECT id, {COLUMNS}", "id", chosen.tolist())
             rows = {row_id: self._row(columns) for row_id, *columns in found}
+        if len(rows) < len(chosen):
+            raise self._damaged("rows are missing")
         return [rows[row_id] for row_id in chosen.tolist()]
 
     def _get(self, keys: list[str]) -> list[Row]:
         with self._store.reading():
-            return [self._row(found) for found in self._among(f"SELECT {_COLUMNS}", "key", keys)]
+            return [self._row(found) for found in self._among(f"SELECT {COLUMNS}", "key", keys)]
 
     def _row(self, columns: Any) -> Row:
         key, code, path, mtime_ns, size, digest, metadata = columns
-        packed = local_store.unpack_blobs([code], self.code_bytes)[0]
+        packed = self._store.unpack([code])[0]
         stamp = read_stamp(mtime_ns, size, digest)
-        return Row(key, packed, path, stamp, read_metadata(metadata))
+        return Row(key, packed, path, stamp, self._metadata(metadata))
+
+    def _metadata(self, stored: str | None) -> dict[str, Any]:
+        try:
+            return read_metadata(stored)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise self._damaged("metadata that is no JSON") from error
+
+    def _damaged(self, reason: str) -> DDHError:
+        return local_store.damaged(Path(self.location), reason)
 
     def _items(self, only: Filter, after: str | None) -> Iterator[Row]:
         condition, values = _condition(only)
@@ -176,8 +200,8 @@ class LocalIndex(Index):
             condition += " AND id > (SELECT id FROM rows WHERE key = ?)"
             values.append(after)
         own = connect(Path(self.location) / ROWS_NAME)  # for one view from first to last
-        with closing(own) as db:
-            found = db.execute(f"SELECT {_COLUMNS} FROM rows WHERE {condition} ORDER BY id", values)
+        with plain_errors(Path(self.location)), closing(own) as db:
+            found = db.execute(f"SELECT {COLUMNS} FROM rows WHERE {condition} ORDER BY id", values)
             while page := found.fetchmany(FETCHED_ROWS):
                 yield from map(self._row, page)
 
@@ -205,17 +229,20 @@ class LocalIndex(Index):
 
     def compact(self) -> None:
         """Number the rows anew without gaps, write a new page file, and shrink the database."""
-        with self._store.writing() as write:
-            snapshot = write.snapshot
-            generation = write.renumber() if snapshot.deleted.dead else snapshot.generation
-        self._store.drop_old_pages(generation)
+        try:
+            with self._store.writing() as write:
+                snapshot = write.snapshot
+                generation = write.renumber() if snapshot.deleted.dead else snapshot.generation
+        except sqlite3.IntegrityError as error:
+            raise self._damaged(str(error)) from error
+        self._store.drop_other_pages(generation)
         self._store.shrink()
 
     def close(self) -> None:
         self._store.close()
 
 
-def _read_header(folder: Path) -> IndexHeader | None:
+def read_header(folder: Path) -> IndexHeader | None:
     """What the index in this folder is; None where there is no index."""
     if folder.is_file():
         raise InputError(f"{folder} is a file; a local index is a folder, choose another name")
@@ -226,10 +253,14 @@ def _read_header(folder: Path) -> IndexHeader | None:
     with plain_errors(folder), closing(connect(folder / ROWS_NAME)) as db:
         if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'facts'").fetchone():
             return None
-        return IndexHeader.from_text(dict(db.execute("SELECT name, value FROM facts")))
+        facts = dict(db.execute("SELECT name, value FROM facts"))
+    try:
+        return IndexHeader.from_text(facts)
+    except (KeyError, TypeError, ValueError) as error:
+        raise local_store.damaged(folder, f"its facts are {facts}") from error
 
 
-def _create(folder: Path, header: IndexHeader) -> IndexHeader:
+def create(folder: Path, header: IndexHeader) -> IndexHeader:
     """Make an empty index, and say what is there then: another process may have been faster."""
     folder.mkdir(parents=True, exist_ok=True)
     with plain_errors(folder), closing(connect(folder / ROWS_NAME)) as db:

@@ -12,6 +12,7 @@ import os
 import sqlite3
 import threading
 import time
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from ddh._core.progress import track
 from ddh.index.pages import (
     BLOCK_ROWS,
     PageFile,
+    block_count,
     block_span,
     extend_checksums,
     unsound_blocks,
@@ -43,7 +45,7 @@ GATHERED_ROWS = 1 << 18  # at once while compacting
 ROWS_SCHEMA = (
     """CREATE TABLE IF NOT EXISTS rows (
         id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, code BLOB NOT NULL, path TEXT,
-        mtime_ns INTEGER, size INTEGER, digest TEXT, metadata TEXT)""",
+        mtime_ns INTEGER, size INTEGER, digest TEXT, metadata TEXT, checksum INTEGER)""",
     "CREATE INDEX IF NOT EXISTS rows_path ON rows (path) WHERE path IS NOT NULL",
 )
 SCHEMA = (
@@ -133,11 +135,24 @@ class LocalStore:
 
     def _look(self) -> tuple[Snapshot, list[int]]:
         """The snapshot of the running transaction, and the blocks that must be rebuilt."""
-        version, generation, slots, live = self.db.execute("SELECT * FROM state").fetchone()
+        state = self.db.execute("SELECT * FROM state").fetchone()
+        if state is None or [type(value) for value in state] != [int] * 4:
+            raise damaged(self.folder, f"its state is {state}")
+        version, generation, slots, live = state
         snapshot = self._snapshot
         if snapshot is not None and snapshot.version == version:
             return snapshot, []
         stored = self.db.execute("SELECT checksum, deleted FROM blocks ORDER BY block").fetchall()
+        marks = [bytes(BLOCK_ROWS // 8) if deleted is None else deleted for _, deleted in stored]
+        if (
+            not 0 <= live <= slots
+            or len(stored) != block_count(slots)
+            or any(
+                type(checksum) is not int or type(mark) is not bytes or len(mark) != BLOCK_ROWS // 8
+                for (checksum, _), mark in zip(stored, marks, strict=True)
+            )
+        ):
+            raise damaged(self.folder, "its blocks are not those of its rows")
         checksums = np.array([checksum for checksum, _ in stored], np.int64)
         pages = self.pages(generation)
         identity, codes = pages.identity(), pages.map(slots)
@@ -146,8 +161,9 @@ class LocalStore:
             identity,
         )
         trusted = snapshot.checksums if snapshot is not None and same else checksums[:0]
-        marks = [deleted or bytes(BLOCK_ROWS // 8) for _, deleted in stored]
         bitmap = np.frombuffer(b"".join(marks), np.uint8)
+        if np.bitwise_count(bitmap).sum() != slots - live:
+            raise damaged(self.folder, "its deletion marks are not those of its rows")
         deleted = Tombstones(bitmap, slots, slots - live)
         found = Snapshot(version, generation, slots, live, codes, checksums, deleted, identity)
         bad = unsound_blocks(codes, slots, checksums, trusted)
@@ -165,10 +181,16 @@ class LocalStore:
             ).fetchall()
             if found:
                 slots = np.array([row_id for row_id, _ in found]) - (span.start + 1)
-                codes[slots] = unpack_blobs([code for _, code in found], self.width)
+                codes[slots] = self.unpack([code for _, code in found])
             pages.write(span.start, codes)
             checksum = extend_checksums(0, 0, codes)[0]
             self.db.execute("UPDATE blocks SET checksum = ? WHERE block = ?", (checksum, block))
+
+    def unpack(self, blobs: list[bytes]) -> Codes:
+        """Stored codes as (n, width)."""
+        if any(type(blob) is not bytes or len(blob) != self.width for blob in blobs):
+            raise damaged(self.folder, "a row has a code of another length")
+        return np.frombuffer(b"".join(blobs), np.uint8).reshape(-1, self.width)
 
     def shrink(self) -> None:
         """Give the database's free pages back to the disk, unless somebody is using it now."""
@@ -176,13 +198,30 @@ class LocalStore:
             self.db.execute("VACUUM")
             self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    def drop_old_pages(self, generation: int) -> None:
-        """Remove page files of earlier generations; whoever has one mapped keeps it."""
-        for path in self.folder.glob("codes-*.pages"):
-            number = path.stem.removeprefix("codes-")
-            if number.isdigit() and int(number) < generation:
-                with suppress(OSError):
+    def drop_other_pages(self, generation: int) -> None:
+        """Remove page files of other generations; whoever has an earlier one mapped keeps it.
+
+        A later one is of a compaction: cut off, unless another process holds the lock of writers.
+        """
+        found = {
+            path.stem.removeprefix("codes-"): path for path in self.folder.glob("codes-*.pages")
+        }
+        others = {path: int(number) for number, path in found.items() if number.isdigit()}
+        with self._lock, suppress(sqlite3.OperationalError, OSError):
+            for path in [path for path, number in others.items() if number < generation]:
+                path.unlink()
+            if all(number <= generation for number in others.values()):
+                return
+            try:
+                self.db.execute("PRAGMA busy_timeout = 0")
+                self.db.execute("BEGIN IMMEDIATE")
+                (now,) = self.db.execute("SELECT generation FROM state").fetchone()
+                for path in [path for path, number in others.items() if number > now]:
                     path.unlink()
+            finally:
+                if self.db.in_transaction:
+                    self.db.execute("ROLLBACK")
+                self.db.execute(f"PRAGMA busy_timeout = {int(1000 * WAIT_SECONDS)}")
 
 
 class Write:
@@ -251,7 +290,8 @@ class Write:
 
     def _renumber_rows(self) -> None:
         """Give the rows the ids 1, 2, ... in the order of their old ones."""
-        columns = "key, code, path, mtime_ns, size, digest, metadata"
+        columns = "key, code, path, mtime_ns, size, digest, metadata, checksum"
+        keep_checksums(self._db)
         self._db.execute("ALTER TABLE rows RENAME TO old_rows")
         self._db.execute("DROP INDEX rows_path")
         for statement in ROWS_SCHEMA:
@@ -276,9 +316,18 @@ def connect(path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(
         target, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False, uri=True
     )
-    db.execute("PRAGMA synchronous = FULL")
-    db.execute("PRAGMA cache_size = -65536")
+    with plain_errors(path.parent):
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("PRAGMA cache_size = -65536")
     return db
+
+
+def damaged(folder: Path, reason: object) -> DDHError:
+    """The error for files that hold what no writer has put there."""
+    return DDHError(
+        f"the index {folder} is damaged ({reason}): try `ddh index check {folder} --repair`, or "
+        "restore it from a copy"
+    )
 
 
 @contextmanager
@@ -291,11 +340,11 @@ def plain_errors(folder: Path) -> Iterator[None]:
     except sqlite3.ProgrammingError as error:
         raise DDHError(f"the index {folder} is closed: open it again") from error
     except (sqlite3.OperationalError, OSError) as error:
+        if any(sign in str(error) for sign in ("no such table", "no such column", "to UTF-8")):
+            raise damaged(folder, error) from error
         raise DDHError(f"the index {folder} cannot be used now: {error}") from error
     except sqlite3.DatabaseError as error:
-        raise DDHError(
-            f"{folder / ROWS_NAME} is not a sound SQLite database ({error}): restore it from a copy"
-        ) from error
+        raise damaged(folder, f"{ROWS_NAME} is not a sound SQLite database: {error}") from error
 
 
 def use_write_ahead_log(db: sqlite3.Connection) -> None:
@@ -309,6 +358,24 @@ def use_write_ahead_log(db: sqlite3.Connection) -> None:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.02)
+
+
+def keep_checksums(db: sqlite3.Connection) -> None:
+    """Give the rows of an index of version 0.1 the column for their checksums, empty so far."""
+    if "checksum" not in {name for _, name, *_ in db.execute("PRAGMA table_info(rows)")}:
+        db.execute("ALTER TABLE rows ADD COLUMN checksum INTEGER")
+
+
+def row_checksums(codes: Sequence[bytes], *others: Sequence[Any]) -> list[int]:
+    """CRC-32 of what each row holds, column by column; one without any value costs nothing."""
+    checksums = list(map(zlib.crc32, codes))
+    for number, column in enumerate(others):
+        if any(value is not None for value in column):
+            checksums = [
+                before if value is None else zlib.crc32(f"{number}:{value}".encode(), before)
+                for value, before in zip(column, checksums, strict=True)
+            ]
+    return checksums
 
 
 def insert_columns(
@@ -328,11 +395,6 @@ def insert_columns(
         statement + row,
         (values[start : start + len(columns)] for start in range(whole, len(values), len(columns))),
     )
-
-
-def unpack_blobs(blobs: list[bytes], width: int) -> Codes:
-    """Stored codes as (n, width)."""
-    return np.frombuffer(b"".join(blobs), np.uint8).reshape(-1, width)
 
 
 def pack_blobs(codes: Codes) -> list[bytes]:

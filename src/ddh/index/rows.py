@@ -185,7 +185,10 @@ def _check_stamp(stamp: FileStamp) -> FileStamp:
     mtime_ns, size, digest = stamp
     if digest is not None:
         check_text(digest, "a digest")
-    return FileStamp(int(mtime_ns), int(size), digest)
+    numbers = int(mtime_ns), int(size)
+    if not all(-(2**63) <= number < 2**63 for number in numbers):
+        raise InputError(f"a stamp holds numbers of 64 bits, not {numbers}")
+    return FileStamp(*numbers, digest)
 
 
 def metadata_text(metadata: Metadata | None) -> str | None:
