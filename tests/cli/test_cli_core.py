@@ -51,6 +51,17 @@ def model(pictures, tmp_path_factory):
     return path
 
 
+def test_fit_takes_weights_for_the_labels(pictures, tmp_path):
+    from ddh.backbones import create, save
+
+    save(create("resnet18-tiny", "random"), tmp_path / "labels.safetensors")
+    fixed = ["fit", pictures, "-b", 8, "--size", 32, "--epochs", 1, "--label-weights"]
+    run(*fixed, tmp_path / "labels.safetensors", "-o", tmp_path / "m")
+    saved = json.loads((tmp_path / "m" / "model.json").read_text())
+    assert saved["settings"]["label_weights"] == str(tmp_path / "labels.safetensors")
+    run(*fixed, tmp_path / "none.safetensors", "-o", tmp_path / "n", code=2)
+
+
 def test_fit_prints_json(pictures, tmp_path):
     out = tmp_path / "m"
     document = json.loads(

@@ -11,10 +11,12 @@ from sklearn.base import clone
 
 import ddh
 from ddh._core.errors import InputError, ModelError
-from ddh.backbones import ResNet
+from ddh.backbones import ResNet, create, save
 from ddh.codes import pack, unpack
 from ddh.hashers import DDH, ITQ, LSH, storage
+from ddh.images import open_images
 from ddh.train import Settings
+from ddh.train.features import extract
 
 
 def clusters(n=300, d=24, classes=6, seed=0):
@@ -226,6 +228,42 @@ def test_other_features_for_the_labels():
     model = DDH(bits=4, backbone="resnet18-tiny", weights="random", size=8, epochs=1, k1=3, k2=2,
                 label_backbone="efficientnet-lite0", device="cpu").fit(images)  # fmt: skip
     assert model.n_features_in_ == 512
+
+
+@pytest.mark.parametrize("named", [{}, {"label_backbone": "resnet18-tiny"}], ids=["auto", "named"])
+def test_weights_of_the_network_for_the_labels(tmp_path, monkeypatch, named):
+    import ddh.hashers.ddh as module
+
+    images = np.random.default_rng(0).integers(0, 256, (24, 8, 8, 3), dtype=np.uint8)
+    torch.manual_seed(5)
+    file = tmp_path / "labels.safetensors"
+    save(create("resnet18-tiny", "random"), file)
+    given = {}
+
+    def fit_head(*arguments, **options):
+        given.update(options)
+        return real(*arguments, **options)
+
+    real = module.fit_head
+    monkeypatch.setattr(module, "fit_head", fit_head)
+    fixed = {"bits": 4, "backbone": "resnet18-tiny", "weights": "random", "size": 8, "epochs": 1}
+    fixed |= {"k1": 3, "k2": 2, "views": 0, "device": "cpu"}
+    DDH(**fixed).fit(images)
+    assert given["label_features"] is None
+    DDH(**fixed, **named, label_weights=str(file)).fit(images)
+    expected = extract(create("auto", file), open_images(images), device="cpu").values
+    assert np.array_equal(given["label_features"], expected)
+    with pytest.raises(InputError, match=r"none\.safetensors|made by `ddh pretrain`"):
+        DDH(**fixed, **named, label_weights=str(tmp_path / "none.safetensors")).fit(images)
+
+
+def test_random_weights_for_the_labels_come_from_the_seed():
+    images = np.random.default_rng(0).integers(0, 256, (24, 8, 8, 3), dtype=np.uint8)
+    fixed = {"bits": 4, "weights": "random", "size": 8, "epochs": 1, "k1": 3, "k2": 2}
+    fixed |= {"backbone": "resnet18-tiny", "device": "cpu"}
+    other = {"label_backbone": "efficientnet-lite0", "label_weights": "random"}
+    first, second = (DDH(**fixed, **other).fit(images).hash_weight_ for _ in range(2))
+    assert np.array_equal(first, second)
 
 
 def test_features_of_pictures_have_unit_length_and_ready_ones_are_left_alone(photo_model):

@@ -32,6 +32,7 @@ DEPTHS = ("head", "last-stage", "network")
 @click.option("--weights", default="auto", help="auto, random, or a file.")
 @click.option("--size", type=int, help="Side of the network's input in pixels.")
 @click.option("--label-backbone", help="Another network for the pairwise labels.")
+@click.option("--label-weights", default="auto", help="Its weights: auto, random, or a file.")
 @click.option(
     "--depth", type=click.Choice(DEPTHS), default="head",
     help="What is trained: the hashing layer, the last stage as well, or the whole network.",

@@ -48,6 +48,9 @@ class DDH(ImageHasher):
     label_backbone : str, optional
         Another backbone whose features give the labels (the paper takes ResNet's pool5 for them
         and trains CNN-F).
+    label_weights : str or None, default "auto"
+        Weights of that backbone, as in `weights`. A file of `ddh pretrain` names its backbone
+        itself: ``DDH(label_weights="photos.safetensors")``.
     pretrain : float, dict or list of dict, optional
         First train the backbone on the images themselves, without labels: for this many minutes,
         or by settings of `ddh.pretrain.PretrainSettings` such as ``{"epochs": 200}``, or by a
@@ -112,6 +115,7 @@ class DDH(ImageHasher):
         weights: str | None = "auto",
         size: int | None = None,
         label_backbone: str | None = None,
+        label_weights: str | None = "auto",
         pretrain: float | dict[str, Any] | list[dict[str, Any]] | None = None,
         depth: Depth = "head",
         approximate: bool = False,
@@ -126,6 +130,7 @@ class DDH(ImageHasher):
         self.weights = weights
         self.size = size
         self.label_backbone = label_backbone
+        self.label_weights = label_weights
         self.pretrain = pretrain
         self.depth = depth
         self.approximate = approximate
@@ -166,8 +171,8 @@ class DDH(ImageHasher):
             chosen = replace(chosen, normalize=bool(self._given().get("normalize", False)))
             if values.dtype != np.float16:  # a mapped file of float16 is read as it is needed
                 values = values.astype(np.float32, copy=False)
-        elif self.label_backbone is not None:
-            network = create(self.label_backbone)
+        elif self.label_backbone is not None or self.label_weights not in ("auto", "random", None):
+            network = _seeded(self.label_backbone or "auto", self.label_weights, None, run.seed)
             label_features = self._extract(network, pictures.source, run).values
         adapted = chosen
         if self.preset != "paper":
@@ -220,9 +225,7 @@ class DDH(ImageHasher):
             name = taken.backbone
             if weights == "auto":
                 weights, stages = taken.weights, stages or taken.pretrain
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(run.seed)
-            network = create(name, weights, self.size)
+        network = _seeded(name, weights, self.size, run.seed)
         if self.chosen_settings.flip_tta and self.depth == "head":
             network.preprocessing = replace(network.preprocessing, flip_tta=True)
         if stages:
@@ -249,6 +252,13 @@ class DDH(ImageHasher):
         """z = W^T phi + c (Eq. 10), in float64."""
         values = l2_normalize(X) if self.settings_.get("normalize", False) else X
         return values.astype(np.float64) @ self.hash_weight_.T.astype(np.float64) + self.hash_bias_
+
+
+def _seeded(name: str, weights: str | None, size: int | None, seed: int) -> Backbone:
+    """A backbone whose random weights, if it has any, come from the seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return create(name, weights, size)
 
 
 # help(DDH) explains the settings too
