@@ -59,7 +59,9 @@ def test_fit_takes_weights_for_the_labels(pictures, tmp_path):
     run(*fixed, tmp_path / "labels.safetensors", "-o", tmp_path / "m")
     saved = json.loads((tmp_path / "m" / "model.json").read_text())
     assert saved["settings"]["label_weights"] == str(tmp_path / "labels.safetensors")
-    run(*fixed, tmp_path / "none.safetensors", "-o", tmp_path / "n", code=2)
+    result = ddh(*fixed, tmp_path / "none.safetensors", "-o", tmp_path / "n")
+    assert result.returncode == 2
+    assert "none.safetensors" in result.stderr
 
 
 def test_fit_prints_json(pictures, tmp_path):

@@ -95,6 +95,8 @@ def _described(weights: str | Path | None, size: int | None) -> Backbone:
     path = Path(str(weights))
     described = description_of(path)
     if described is None:
+        if weights not in ("auto", "random", None) and not path.is_file():
+            raise InputError(f"there is no weights file {path}")
         raise InputError(
             "the backbone 'auto' is the one of a weights file made by `ddh pretrain`: give such "
             f"a file, or name a backbone: {', '.join(NAMES)}"
