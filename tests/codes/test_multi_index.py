@@ -149,3 +149,12 @@ def test_costs_choose_sensibly():
     assert tables_for_radius(1_000_000, 64, 8) > tables_for_radius(1_000_000, 64, 0)
     assert radius_cost(1_000_000, 64, 4, 3) < radius_cost(1_000_000, 64, 4, 11)
     assert tables_for_neighbours(1_000_000, 4096) >= 4096 // 24
+
+
+@pytest.mark.parametrize("width", [1, 8, 64, 512])
+def test_an_index_of_nothing_finds_nothing(width):
+    index = codes.MultiIndex(np.empty((0, width), np.uint8), 8 * width)
+    query = np.zeros((1, width), np.uint8)
+    assert index.search(query, 3).indices.shape == (1, 0)
+    for radius in (3, 8 * width):
+        assert index.search_radius(query, radius).limits.tolist() == [0, 0]

@@ -1,16 +1,19 @@
 """The folder of a run: ours alone is deleted, nothing stale is used, damage is said."""
 
+import random
 from contextlib import suppress
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
+from scipy import sparse
 
 import ddh
 from ddh._core.errors import InputError, ModelError
 from ddh.images import ImageArray, ImageFolder
-from ddh.train import RunIdentity, distributed
+from ddh.train import RunIdentity, checkpoint_io, distributed
+from ddh.train.head import _read_graph
 from ddh.train.identity import arrays_digest, images_digest
 from ddh.train.run_folder import MARKER, NAME, run_folder
 
@@ -60,12 +63,17 @@ def test_unfinished_work_is_not_overwritten_silently(X, tmp_path, monkeypatch):
         ddh.DDH(**FAST).fit(X, checkpoint_dir=tmp_path / "work")
 
 
-@pytest.mark.parametrize("damage", ["empty", "no metadata"])
+@pytest.mark.parametrize("damage", ["empty", "no metadata", "one bit"])
 def test_a_damaged_checkpoint_is_named(X, tmp_path, monkeypatch, damage):
     interrupted(ddh.DDH(**FAST), X, tmp_path, monkeypatch)
     file = tmp_path / NAME / "training.safetensors"
     if damage == "empty":
         file.write_bytes(b"")
+    elif damage == "one bit":
+        checkpoint_io.write(file, {"layer.weight": torch.zeros(2)})
+        content = bytearray(file.read_bytes())
+        content[-5] ^= 4
+        file.write_bytes(content)
     else:
         save_file({"layer.weight": torch.zeros(2)}, file)
     with pytest.raises(ModelError, match=r"training\.safetensors is damaged"):
@@ -79,6 +87,35 @@ def test_a_damaged_graph_is_named(X, tmp_path, monkeypatch, suffix):
     file.write_bytes(file.read_bytes()[:20])
     with pytest.raises(ModelError, match="damaged; delete it"):
         ddh.DDH(**FAST).fit(X, checkpoint_dir=tmp_path, resume=True)
+
+
+def test_any_damage_to_a_graph_is_found(tmp_path):
+    graph = sparse.random(300, 300, 0.05, format="csr", rng=np.random.default_rng(0))
+    sparse.save_npz(tmp_path / "graph.npz", graph)
+    good = (tmp_path / "graph.npz").read_bytes()
+    rng, found = random.Random(0), 0
+    for _ in range(200):
+        content = bytearray(good)
+        content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+        (tmp_path / "graph.npz").write_bytes(content)
+        try:
+            same = _read_graph(tmp_path / "graph.npz")
+        except ModelError:
+            found += 1
+        else:
+            assert (same != graph).nnz == 0  # it was in a field that nothing reads
+    assert found > 150
+
+
+def test_a_shard_of_a_checkpoint_has_checksums_too(tmp_path):
+    path = tmp_path / "shard.safetensors"
+    checkpoint_io.write(path, {"memory": torch.arange(100.0)})
+    assert checkpoint_io._rows(path, "memory", slice(3, 5)).tolist() == [3.0, 4.0]
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 4
+    path.write_bytes(content)
+    with pytest.raises(ModelError, match="damaged"):
+        checkpoint_io._rows(path, "memory", slice(3, 5))
 
 
 @pytest.mark.parametrize(

@@ -160,15 +160,18 @@ def _encode_part(
     """Encode a part, or read it where an earlier run has written it."""
     identity = {"model": model.model_id, "names": list(part.names)}
     if file.is_file():
-        with np.load(file, allow_pickle=False) as saved:
-            note = json.loads(str(saved["note"]))
-            if note["identity"] != identity:
-                raise InputError(
-                    f"{file.parent} belongs to other images or another model; delete the folder "
-                    "to start again"
-                )
-            progress.update(len(part))
-            return saved["indices"], saved["codes"], note["failures"]
+        try:
+            with np.load(file, allow_pickle=False) as saved:
+                note, kept = json.loads(str(saved["note"])), (saved["indices"], saved["codes"])
+        except Exception as error:  # zip files have many ways to be damaged
+            raise InputError(f"{file} is damaged; delete it to encode its images again") from error
+        if note["identity"] != identity:
+            raise InputError(
+                f"{file.parent} belongs to other images or another model; delete the folder "
+                "to start again"
+            )
+        progress.update(len(part))
+        return *kept, note["failures"]
     indices, codes, failed = encode_images(model, part, progress)
     failures = [{"name": f.name, "reason": f.reason} for f in failed]
     note = json.dumps({"identity": identity, "failures": failures})

@@ -143,7 +143,8 @@ class MultiIndex:
         queries, _ = inputs.rows_and_queries(queries, self.database)
         radius = min(inputs.search_radius_bits(radius), 8 * queries.shape[1])
         scanned = len(self) * scan_cost(queries.shape[1], len(queries))
-        if radius_cost(len(self), self.bits, max(1, len(self._tables)), radius) > scanned:
+        tables = len(self._tables)
+        if not tables or radius_cost(len(self), self.bits, tables, radius) > scanned:
             return scan.search_radius(queries, self.database, radius, threads)
         done, (limits, distances, indices) = self._probe(queries, 0, radius, thread_count(threads))
         if done.all():

@@ -7,6 +7,7 @@ Any number of processes can resume from it.
 """
 
 import json
+import zlib
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -92,7 +93,7 @@ def load(
     try:
         with safe_open(path, "pt") as file:
             state = json.loads((file.metadata() or {})["state"])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            tensors = {name: _sound(file, name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, KeyError, ValueError) as error:
         raise ModelError(f"the checkpoint {path} is damaged; delete it to start again") from error
     for key, value in expected.items():
@@ -118,18 +119,33 @@ def load(
 def _rows(path: Path, name: str, rows: slice) -> Tensor:
     try:
         with safe_open(path, "pt") as file:
-            return file.get_slice(name)[rows]
-    except (OSError, SafetensorError) as error:
+            return _sound(file, name)[rows]
+    except (OSError, ValueError, SafetensorError) as error:
         raise ModelError(
             f"{path} of the checkpoint is missing or damaged; delete the folder to start again"
         ) from error
 
 
+def _sound(file: Any, name: str) -> Tensor:
+    """A tensor of an open file, if it has its checksum; those of version 0.1 have none."""
+    tensor = file.get_tensor(name)
+    checksums = json.loads((file.metadata() or {}).get("checksums", "{}"))
+    if checksums and checksums.get(name) != _checksum(tensor):
+        raise ValueError(f"{name} does not have its checksum")
+    return tensor
+
+
+def _checksum(tensor: Tensor) -> int:
+    return zlib.crc32(tensor.reshape(-1).view(torch.uint8).numpy().data)
+
+
 def write(path: Path, tensors: Tensors, state: dict[str, Any] | None = None) -> None:
     """Write tensors and a state of plain values."""
     tidy = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    checksums = {name: _checksum(tensor) for name, tensor in tidy.items()}
+    metadata = {"state": json.dumps(state or {}), "checksums": json.dumps(checksums)}
     with atomic_path(path) as temporary:
-        save_file(tidy, temporary, metadata={"state": json.dumps(state or {})})
+        save_file(tidy, temporary, metadata=metadata)
 
 
 def below(values: dict[str, Value], prefix: str) -> dict[str, Value]:
