@@ -1,0 +1,112 @@
+"""kill -9 while `ddh encode` and `ddh index add` work: the next run goes on and ends the same."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import ddh.index
+from ddh import DDH
+from ddh.index.check import check
+
+IMAGES = 24
+
+CHILD = """
+import sys, time
+from ddh.cli import cli
+from ddh.cli import encode
+from ddh.hashers.ddh import DDH
+
+encode.PART_IMAGES = 4
+whole = DDH.encode_images
+
+def slowly(self, images, batch_size=None):
+    for batch in whole(self, images, 4):
+        yield batch
+        time.sleep(float(sys.argv[1]))
+
+DDH.encode_images = slowly
+cli(sys.argv[2:])
+"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    place = tmp_path_factory.mktemp("kills")
+    (place / "photos").mkdir()
+    rng = np.random.default_rng(0)
+    for number in range(IMAGES):
+        pixels = rng.integers(0, 256, (40, 40, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(place / "photos" / f"{number:02d}.png")
+    options = {"backbone": "resnet18-tiny", "weights": "random", "size": 32, "device": "cpu"}
+    DDH(bits=16, k1=3, epochs=1, **options).fit(place / "photos").save(place / "model")
+    return place
+
+
+def start(pause: float, *arguments: object) -> subprocess.Popen:
+    command = [sys.executable, "-c", CHILD, str(pause), *map(str, arguments), "--quiet"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def run(*arguments: object) -> None:
+    process = start(0, *arguments)
+    output, _ = process.communicate(timeout=250)
+    assert process.returncode == 0, output.decode()
+
+
+def kill_when(progress: Callable[[], int], reached: int, *arguments: object) -> None:
+    process = start(0.3, *arguments)
+    deadline = time.monotonic() + 120
+    while progress() < reached:
+        assert process.poll() is None, process.stdout.read().decode()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.kill()
+    process.communicate()
+
+
+@pytest.fixture(scope="module")
+def expected(place) -> dict[str, bytes]:
+    batches = ddh.load(place / "model").encode_images(place / "photos", 4)
+    codes = [code.tobytes() for batch in batches for code in batch.codes]
+    return {f"{number:02d}.png": code for number, code in enumerate(codes)}
+
+
+def test_encode(place, expected, tmp_path):
+    out = tmp_path / "codes.npz"
+    command = "encode", place / "photos", "-m", place / "model", "-o", out, "--resume"
+    parts = [tmp_path / "codes.npz.work" / f"{4 * part}.npz" for part in range(IMAGES // 4)]
+    kill_when(lambda: sum(part.exists() for part in parts), 2, *command)
+    assert not out.exists()
+    run(*command)
+    with np.load(out) as saved:
+        codes = [code.tobytes() for code in saved["codes"]]
+        assert dict(zip(saved["names"].tolist(), codes, strict=True)) == expected
+    assert [path.name for path in tmp_path.iterdir()] == ["codes.npz"]
+
+
+def rows(folder: Path) -> dict[str, bytes]:
+    with ddh.index.open(folder, create=False) as index:
+        return {row.key: row.code.tobytes() for row in index.items()}
+
+
+def test_index_add(place, expected, tmp_path):
+    folder = tmp_path / "photos.index"
+    command = "index", "add", place / "photos", "--model", place / "model", "--index", folder
+
+    def written() -> int:
+        try:
+            return len(rows(folder))
+        except ddh.index.IndexNotFound:
+            return 0
+
+    kill_when(written, 8, *command)
+    assert 8 <= written() < IMAGES
+    assert check(folder).problems == []
+    run(*command)
+    assert rows(folder) == expected
