@@ -21,7 +21,7 @@ interface Item {
   bytes?: number | null;
 }
 
-interface QueryOfAnswer { code: string; bits: number; key: string | null; values: number[] | null }
+interface QueryOfAnswer { code: string; bits: number; key: string | null; values: number[] | null; features: string | null }
 
 /** One page of a list; next is null at the end. */
 interface ListPage<T> { items: T[]; next: string | number | null }
@@ -84,7 +84,7 @@ interface Rgb { r: number; g: number; b: number }
 /** How the points of the map are coloured: a category per point, and what belongs to each category. */
 interface Colouring { of: Uint8Array; names: string[]; colours: Rgb[]; labels: ([number, number] | null)[] }
 
-interface Upload { url: string; name: string; values?: number[] | null }
+interface Upload { url: string; name: string; values?: number[] | null; features?: string | null }
 
 type ViewName = "search" | "duplicates" | "map" | "jobs";
 

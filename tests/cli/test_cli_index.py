@@ -281,6 +281,26 @@ def test_every_picture_is_its_own_first_answer_among_equal_codes(place, tmp_path
     assert all(isinstance(a["hits"][0]["score"], float) for a in done["queries"][:-1])
 
 
+def test_features_are_stored_and_order_what_is_found(place, model, tmp_path):
+    index = tmp_path / "f.index"
+    add = ("index", "add", place / "photos", "-i", index, "-m", model)
+    assert run(*add, "--features", 48)["new"] == 12
+    assert run("index", "info", "-i", index)["features"] == 48
+    touched = place / "photos" / "animals" / "4.png"
+    os.utime(touched, (1, 1))
+    assert run(*add)["unchanged"] == 12
+    draw(tmp_path / "larger.png", 4, size=(200, 150))  # animals/4.png
+    done = run("search", touched, tmp_path / "larger.png", "-k", 12, "-i", index)
+    for answer in done["queries"]:
+        scores = [hit["score"] for hit in answer["hits"]]
+        assert answer["hits"][0]["key"] == "animals/4.png"
+        assert scores == sorted(scores, reverse=True)
+        assert 0.9 < scores[0] < 1.001
+    refused("chosen when an index is made", *add, "--features", 64)
+    refused("stores none", "index", "add", place / "photos", "-i", place / "p.index",
+            "--features", 48)  # fmt: skip
+
+
 def test_a_changed_file_is_encoded_anew(place):
     inside = place / "photos" / "animals" / "4.png"
     draw(inside, 5)

@@ -176,6 +176,78 @@ def test_the_row_that_is_the_query_comes_first_among_equal_codes(engine):
         assert [hit.key for hit in unknown] == [hit.key for hit in none] == ["k0", "k1"]
 
 
+def test_features_order_what_is_found_almost_as_they_would_themselves(engine):
+    """Rows keep their features through upserts, deletes, compaction and reopening."""
+    rng = np.random.default_rng(2)
+    centres = rng.standard_normal((6, 40))
+    features = centres[rng.integers(0, 6, 300)] + 0.5 * rng.standard_normal((300, 40))
+    features = features.astype(np.float32)
+    codes = np.packbits(features[:, :16] >= 0, axis=1)
+    location = engine.fresh()
+    with ddh.index.open(location, bits=16, features=40) as index:
+        with pytest.raises(InputError, match="give features="):
+            index.add(names(1), codes[:1])
+        index.fit_features(features)
+        index.add(names(300), codes, features=features[::-1])
+        index.upsert(names(250), codes[:250], features=features[:250])
+        index.upsert(names(300)[250:], codes[250:], features=features[250:])
+        index.delete(names(20))
+        with pytest.raises(InputError, match="already"):
+            index.add(["new", "k30"], codes[:2], features=features[:2])
+        assert not index.features(["new", "k3"]).any()
+        index.compact()
+    with ddh.index.open(location, features=40) as index:
+        assert index.info().features == 40
+        assert not any("features" in name for name in index.info().settings)
+        unit = features / np.linalg.norm(features, axis=1, keepdims=True)
+        queries = np.arange(20, 300, 40)
+        cosines = unit[queries] @ unit[20:].T
+        found = index.search(codes[queries], 280, features=features[queries])
+        for hits, query, exact in zip(found, queries, cosines, strict=True):
+            assert hits[0].key == f"k{query}"
+            order = [int(hit.key[1:]) - 20 for hit in hits]
+            scores = [hit.score for hit in hits]
+            assert scores == sorted(scores, reverse=True)
+            assert scores[0] == pytest.approx(1, abs=2e-3)
+            best = set(np.argsort(-exact)[:20].tolist())
+            assert len(best & set(order[:22])) >= 19
+        keys = [f"k{query}" for query in queries]
+        by_key = index.search(codes[queries], 280, keys=keys)
+        assert [hits[0].key for hits in by_key] == keys
+        for hits, same in zip(by_key, found, strict=True):
+            top, wanted = {hit.key for hit in hits[:30]}, {hit.key for hit in same[:25]}
+            assert len(wanted - top) <= 1
+        few = index.search(codes[queries], 9, features=features[queries], candidates=5)
+        assert [[hit.score is None for hit in hits] for hits in few] == [
+            [False] * 5 + [True] * 4
+        ] * 7
+        page = index.search(codes[queries], 4, offset=3, features=features[queries], candidates=5)
+        assert pairs(page) == [hits[3:7] for hits in pairs(few)]
+        outputs = features[queries, :16]
+        both = index.search(codes[queries], 9, features=features[queries], values=outputs)
+        assert pairs(both) == [hits[:9] for hits in pairs(found)]
+        stored = index.features([keys[1], "nobody", keys[0], keys[1]])
+        assert stored.dtype == np.int8
+        assert not stored[1].any()
+        np.testing.assert_array_equal(stored[0], stored[3])
+        index.upsert(["copy"], codes[:1], features=stored[:1])  # stored ones pass through
+        np.testing.assert_array_equal(index.features(["copy"]), stored[:1])
+        for wrong, message in [
+            (features[:, :7], "40"), (features[:2], "2 rows of features"),
+            (np.full((1, 40), np.nan, np.float32), "NaN"), ([[1] * 40], "real numbers"),
+        ]:  # fmt: skip
+            with pytest.raises(InputError, match=message):
+                index.upsert(["x"], codes[:1], features=wrong)
+    with pytest.raises(InputError, match="chosen when an index is made"):
+        ddh.index.open(location, features=32)
+    engine.drop(location)
+    with engine.index(16) as index:
+        with pytest.raises(InputError, match="stores no features"):
+            index.add(names(1), codes[:1], features=features[:1])
+        with pytest.raises(InputError, match="stores no features"):
+            index.search(codes[:1], 1, features=features[:1])
+
+
 def test_an_empty_index_answers_with_nothing(engine):
     with engine.index(12) as index:
         queries = np.zeros((3, 2), np.uint8)

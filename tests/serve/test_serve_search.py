@@ -1,6 +1,7 @@
 """`POST /search` against a plain search of the same codes."""
 
 import asyncio
+import base64
 import concurrent.futures
 import json
 import threading
@@ -8,10 +9,12 @@ import threading
 import numpy as np
 import pytest
 from serve_place import Place
+from starlette.testclient import TestClient
 
 import ddh
 import ddh.index
 from ddh.index.collection import content_digest
+from ddh.serve import Settings, create_app
 
 
 def oracle(place, code, where=None, folder=None, own=None):
@@ -42,7 +45,8 @@ def test_search_by_code_is_exact(reader, prepared):
     for row in list(rows.values())[:5]:
         found = ask(reader, code=row.code.tobytes().hex(), k=10)
         assert pairs(found) == oracle(prepared, row.code)[:10]
-        query = {"code": row.code.tobytes().hex(), "bits": 32, "key": None, "values": None}
+        query = {"code": row.code.tobytes().hex(), "bits": 32, "key": None}
+        query |= {"values": None, "features": None}
         assert found["query"] == query
         assert found["more"]
         item = found["results"][0]
@@ -138,6 +142,41 @@ def test_every_file_is_its_own_first_answer_among_equal_codes(place, prepared):
         for key in keys[::5]:
             found = upload(client, (place.photos / key).read_bytes(), k="1")
             assert [item["key"] for item in found["results"]] == [key]
+
+
+def test_stored_features_order_all_pages_alike(place, prepared):
+    model = ddh.load(prepared.folder / "small.ddh")
+    with ddh.index.open(place.index) as index:
+        rows, settings = list(index.items()), index.settings()
+    keys = [row.key for row in rows]
+    (batch,) = model.encode_images([place.photos / key for key in keys])
+    location = str(place.folder / "f.index")
+    with ddh.index.open(location, bits=32, model_id=model.model_id, features=64) as index:
+        index.add(keys, batch.codes, paths=keys, features=batch.features)
+        index.set_setting(root=settings["root"], model=settings["model"])
+    unit = batch.features / np.linalg.norm(batch.features, axis=1, keepdims=True)
+    app = create_app(location, Settings(root=place.photos, writable=True, answer_seconds=120.0))
+    with TestClient(app, base_url="http://localhost") as client:
+        content = (place.photos / keys[7]).read_bytes()
+        whole = upload(client, content, k="24")
+        order = [keys.index(key) for key, _ in pairs(whole)]
+        assert order[0] == 7
+        assert len(set(np.argsort(-unit[7] @ unit.T)[:5]) & set(order[:7])) >= 4
+        scores = [item["score"] for item in whole["results"]]
+        assert scores == sorted(scores, reverse=True)
+        query = {name: whole["query"][name] for name in ("code", "values", "features")}
+        pages = [ask(client, **query, k=7, offset=offset) for offset in range(0, 24, 7)]
+        assert [pair for page in pages for pair in pairs(page)] == pairs(whole)
+        by_key = ask(client, key=keys[7], k=24)
+        assert by_key["results"][0]["key"] == keys[7]
+        assert by_key["results"][1]["score"] is not None
+        added = client.post("/items", files={"image": ("x.png", content)}, data={"key": "again"})
+        assert added.status_code == 201, added.text
+        refused = client.post("/items", json={"key": "code", "code": "00000000"})
+        assert "stores features" in refused.json()["detail"]
+        for features in ("?", base64.b64encode(b"12").decode()):
+            wrong = client.post("/search", json=query | {"features": features})
+            assert wrong.status_code == 422 or wrong.status_code == 400, wrong.text
 
 
 BAD = [

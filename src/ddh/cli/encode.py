@@ -122,9 +122,11 @@ def encode_images(
     return indices, codes, [failure for batch in done for failure in batch.failures]
 
 
-def encode_batches(model: Any, images: Any, progress: Any = None) -> Iterator[Any]:
+def encode_batches(
+    model: Any, images: Any, progress: Any = None, title: str = "Encoding"
+) -> Iterator[Any]:
     """Codes and failures batch by batch, counted on `progress` or on a bar of their own."""
-    own = bar("Encoding", total=len(images), unit="image")
+    own = bar(title, total=len(images), unit="image")
     with own if progress is None else nullcontext(progress) as shown:
         for batch in model.encode_images(images):
             yield batch

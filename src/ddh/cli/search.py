@@ -31,7 +31,7 @@ SheetEntries = list[tuple[Path | None, str]]  # file and caption: the query, the
 class Query:
     """What is searched for: its name, its file, the key of its row where that is current.
 
-    The code is that of the row, or comes from the model together with its real `values`.
+    The code is that of the row, or comes from the model with its real `values` and `features`.
     """
 
     name: str
@@ -39,6 +39,7 @@ class Query:
     key: str | None = None
     code: NDArray[np.uint8] | None = None
     values: NDArray[np.float32] | None = None
+    features: NDArray[np.float32] | None = None
 
 
 @click.command()
@@ -119,7 +120,11 @@ def _answers(index: "Index", queries: list[Query], k: int, folder: str | None) -
     encoded = [i for i, query in enumerate(queries) if query.values is not None]
     if encoded:
         values = np.array([queries[i].values for i in encoded])
-        found = index.search(codes[encoded], max(k, COMPARED_HITS), values=values, folder=folder)
+        features = np.array([queries[i].features for i in encoded])
+        found = index.search(
+            codes[encoded], max(k, COMPARED_HITS), values=values, folder=folder,
+            features=features if index.header.features else None,
+        )  # fmt: skip
         for i, hits in zip(encoded, found, strict=True):
             digest = content_digest(queries[i].file or Path())
             answers[i] = same_content_first(index, hits, digest)[:k]
@@ -133,8 +138,10 @@ def _encode(collection: "Collection", queries: list[Query], device: str) -> list
     model = load_encoder(collection, device)
     failures = []
     for batch in model.encode_images([query.file for query in queries]):
-        for position, code, values in zip(batch.indices, batch.codes, batch.outputs, strict=True):
-            queries[position].code, queries[position].values = code, values
+        for row, position in enumerate(batch.indices.tolist()):
+            query = queries[position]
+            query.code, query.values = batch.codes[row], batch.outputs[row]
+            query.features = batch.features[row]
         failures += [{"name": queries[f.index].name, "reason": f.reason} for f in batch.failures]
     return failures
 

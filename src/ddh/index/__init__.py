@@ -39,6 +39,7 @@ def open(
     bit_order: str = BIT_ORDER,
     create: bool = True,
     approximate: bool = False,
+    features: int | None = None,
 ) -> Index:
     """Open an index, or make it where there is none.
 
@@ -56,13 +57,16 @@ def open(
     approximate : bool
         Have the engine keep an approximate structure too (HNSW in PostgreSQL, IVF in Milvus) for
         searches that ask for it.
+    features : int, optional
+        Components of features to store beside each code, one byte each, when the index is made:
+        64 to 256. Searches with features are then ordered almost as by the features themselves.
 
     Returns
     -------
     Index
     """
     text = os.fspath(location)
-    options = OpenOptions(bits, model_id, bit_order, create, approximate)
+    options = OpenOptions(bits, model_id, bit_order, create, approximate, features)
     if text.startswith(("postgresql://", "postgres://")):
         return _engine("postgres", "psycopg")(text, options)
     file = Path(text.partition("#")[0])

@@ -6,8 +6,8 @@ scores come first, equal scores are ordered by that rule.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import ClassVar, Self
@@ -18,8 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 from ddh._core.errors import InputError
 from ddh.codes import code_bytes
 from ddh.codes.inputs import check_codes
+from ddh.index.features import SETTING, FeatureTransform
 from ddh.index.filters import Filter, Scalar, make_filter
-from ddh.index.ranking import Ranking, make_ranking
+from ddh.index.ranking import Ranking, check_values
 from ddh.index.rows import (
     Codes,
     Columns,
@@ -35,6 +36,8 @@ from ddh.index.rows import (
 )
 
 FORMAT = 1
+FEATURES_FORMAT = 2  # with features, which version 0.1 would lose
+MAX_COMPONENTS = 4096
 BIT_ORDER = "big"  # as ddh.codes packs: bit j under 0x80 >> (j % 8) of byte j // 8
 
 
@@ -51,6 +54,7 @@ class IndexHeader:
     created: str
     bit_order: str = BIT_ORDER
     format: int = FORMAT
+    features: int = 0  # components stored per row
 
     def as_text(self) -> dict[str, str]:
         """Name and value, for engines that keep both as text."""
@@ -60,7 +64,10 @@ class IndexHeader:
     def from_text(cls, kept: Mapping[str, str]) -> Self:
         """The inverse of `as_text`."""
         bits, version = int(kept["bits"]), int(kept["format"])
-        return cls(bits, kept.get("model_id"), kept["created"], kept["bit_order"], version)
+        features = int(kept.get("features", 0))
+        return cls(
+            bits, kept.get("model_id"), kept["created"], kept["bit_order"], version, features
+        )
 
 
 @dataclass(frozen=True)
@@ -72,6 +79,7 @@ class OpenOptions:
     bit_order: str = BIT_ORDER
     create: bool = True
     approximate: bool = False
+    features: int | None = None
 
     def new_header(self, where: str) -> IndexHeader:
         """The header of a new index, where there is none yet."""
@@ -87,15 +95,25 @@ class OpenOptions:
                 f"an index holds codes in bit order {BIT_ORDER!r}, not {self.bit_order!r}: "
                 "pack them with ddh.codes.pack"
             )
-        return IndexHeader(
-            self.bits, self.model_id, datetime.now(UTC).isoformat(timespec="seconds")
-        )
+        features = self.features or 0
+        if not 0 <= features <= MAX_COMPONENTS:
+            raise InputError(f"features are 1 to {MAX_COMPONENTS} components, not {features!r}")
+        created = datetime.now(UTC).isoformat(timespec="seconds")
+        version = FEATURES_FORMAT if features else FORMAT
+        return IndexHeader(self.bits, self.model_id, created, BIT_ORDER, version, features)
 
     def check(self, where: str, header: IndexHeader) -> None:
         """Refuse a caller whose codes are not the ones that the index holds."""
-        if header.format != FORMAT:
+        if header.format not in (FORMAT, FEATURES_FORMAT):
             raise InputError(
-                f"the index {where} has format {header.format}, this library reads {FORMAT}"
+                f"the index {where} has format {header.format}, this library reads up to "
+                f"{FEATURES_FORMAT}"
+            )
+        if self.features and self.features != header.features:
+            held = f"{header.features} components per row" if header.features else "none"
+            raise InputError(
+                f"features are chosen when an index is made: {where} stores {held}, not "
+                f"{self.features}; make another index"
             )
         if self.bit_order != header.bit_order:
             raise InputError(
@@ -125,6 +143,7 @@ class Index(ABC):
     engine: ClassVar[str]
     location: str
     header: IndexHeader
+    _transform: FeatureTransform | None = None
 
     # -- what an engine gives ----------------------------------------------------------------
 
@@ -155,6 +174,10 @@ class Index(ABC):
     @abstractmethod
     def _get(self, keys: list[str]) -> list[Row]:
         """The rows with these keys that are there, in any order."""
+
+    @abstractmethod
+    def _features(self, keys: list[str]) -> Iterable[tuple[str, bytes]]:
+        """Key and stored features of the rows with these keys that are there."""
 
     @abstractmethod
     def _items(self, only: Filter, after: str | None) -> Iterator[Row]: ...
@@ -207,12 +230,15 @@ class Index(ABC):
         paths: Sequence[str | None] | None = None,
         stamps: Sequence[FileStamp | None] | None = None,
         metadata: Sequence[Metadata | None] | None = None,
+        features: ArrayLike | None = None,
     ) -> int:
         """Write new rows and return how many; a key that is there already is an error.
 
-        Tens of thousands of rows a call are fast; one call is held in memory.
+        Tens of thousands of rows a call are fast; one call is held in memory. An index that was
+        opened with `features` needs those of every row, (n, dimensions) of the model, or
+        (n, components) as `features` returns them.
         """
-        rows = check_columns(self.bits, keys, codes, paths, stamps, metadata)
+        rows = self._columns(keys, codes, paths, stamps, metadata, features)
         if len(rows):
             self._add(rows)
         return len(rows)
@@ -225,9 +251,10 @@ class Index(ABC):
         paths: Sequence[str | None] | None = None,
         stamps: Sequence[FileStamp | None] | None = None,
         metadata: Sequence[Metadata | None] | None = None,
+        features: ArrayLike | None = None,
     ) -> Written:
         """Write rows, replacing whole rows that have the same keys."""
-        rows = check_columns(self.bits, keys, codes, paths, stamps, metadata)
+        rows = self._columns(keys, codes, paths, stamps, metadata, features)
         replaced = self._upsert(rows) if len(rows) else 0
         return Written(len(rows) - replaced, replaced)
 
@@ -243,6 +270,7 @@ class Index(ABC):
         *,
         offset: int = 0,
         values: ArrayLike | None = None,
+        features: ArrayLike | None = None,
         candidates: int | None = None,
         keys: Sequence[str | None] | None = None,
         where: Mapping[str, Scalar] | None = None,
@@ -261,14 +289,18 @@ class Index(ABC):
         values : array of shape (n, bits), optional
             Real-valued outputs of the queries (`Hasher.outputs`). Hits are then ordered by their
             asymmetric score, descending, and carry it: see `ddh.codes.search_asymmetric`.
+        features : array of shape (n, dimensions), optional
+            Features of the queries, for an index that stores them. Hits are then ordered by the
+            cosine of the features, which is their score; `values` choose the candidates.
         candidates : int, optional
-            How many rows, found by distance, are ordered by score; max(k, 1000) where it is None.
+            How many rows, found by distance, are ordered by score; max(k, 1000) where it is None,
+            2000 by features.
             More than k, because the best scores often lie behind the k-th distance, and because a
             cut through rows of equal distance is blind. Rows after the candidates stay ordered by
             distance: with a fixed number, the answer to a smaller k begins that to a larger one.
         keys : list of (str or None), optional
             Keys of the rows that the queries are themselves; such a row is the first answer,
-            whatever other rows have its code.
+            whatever other rows have its code. Their stored features are used, if any.
         where : mapping, optional
             Metadata values that a hit must have.
         folder : str, optional
@@ -286,16 +318,18 @@ class Index(ABC):
             raise InputError(f"k, the number of answers, is a whole number from 1, not {k!r}")
         if isinstance(offset, bool) or not isinstance(offset, int | np.integer) or offset < 0:
             raise InputError(f"offset is a whole number from 0, not {offset!r}")
-        only, ranking, page = make_filter(where, folder), None, (int(k), int(offset))
+        only, page = make_filter(where, folder), (int(k), int(offset))
+        rows = None if keys is None else self._own_rows(keys, len(codes), only)
+        if features is None and keys is not None and self.header.features:
+            features = self.features([key or "" for key in keys])
+        ranking = self._ranking(len(codes), values, features, candidates)
         search = partial(self._search, only=only, approximate=approximate)
-        if values is not None:
-            ranking = make_ranking(values, len(codes), self.bits, candidates)
+        if ranking is not None:
             search = partial(
                 self._search_ranked, only=only, approximate=approximate, ranking=ranking
             )
-        if keys is None:
+        if rows is None:
             return search(codes, *page)
-        rows = self._own_rows(keys, len(codes), only)
         return self._own_first(search, codes, *page, rows, ranking)
 
     def search_radius(
@@ -349,13 +383,47 @@ class Index(ABC):
         """
         return self._items(make_filter(where, folder), after)
 
+    def fit_features(self, sample: ArrayLike) -> None:
+        """Choose how features are stored, from a sample of some thousand (n, dimensions).
+
+        The first `add` does it with its own features where nobody has; it cannot be changed.
+        """
+        if not self.header.features:
+            raise InputError(
+                f"{self.location} stores no features: make it with ddh.index.open(features=128)"
+            )
+        if self.feature_transform is not None:
+            raise InputError(f"{self.location} has chosen how it stores features already")
+        self.set_setting(**FeatureTransform.fit(sample, self.header.features).as_settings())
+
+    @property
+    def feature_transform(self) -> FeatureTransform | None:
+        """How features are stored; None where nothing is or nothing has been added yet."""
+        if self._transform is None and self.header.features:
+            self._transform = FeatureTransform.from_settings(self.settings())
+        return self._transform
+
+    def features(self, keys: Sequence[str]) -> NDArray[np.int8]:
+        """The stored features of rows, (n, components); zeros where a key is not there."""
+        stored = np.zeros((len(keys), self.header.features), np.int8)
+        if not self.header.features:
+            raise InputError(f"{self.location} stores no features")
+        place = {key: i for i, key in enumerate(keys)}
+        for key, value in self._features(list(place)):
+            stored[place[key]] = np.frombuffer(value, np.int8)
+        for i, key in enumerate(keys):
+            stored[i] = stored[place[key]]  # a key that is asked for twice
+        return stored
+
     def info(self) -> IndexInfo:
         """What this index is and how large."""
         header = {name: value for name, value in asdict(self.header).items() if name != "format"}
         deleted, size, details = self._storage()
         return IndexInfo(
             self.engine, self.location, **header, rows=len(self), deleted=deleted,
-            disk_bytes=size, details=details, settings=self.settings(),
+            disk_bytes=size, details=details, settings={
+                name: text for name, text in self.settings().items() if not name.startswith(SETTING)
+            },
         )  # fmt: skip
 
     def __contains__(self, key: str) -> bool:
@@ -386,7 +454,57 @@ class Index(ABC):
             found = self._search(queries, k, offset, only, approximate)
             return ranking.scored(found)
         found = self._search(queries, ranking.depth(offset + k), 0, only, approximate)
-        return [hits[offset : offset + k] for hits in ranking.ranked(found)]
+        return [hits[offset : offset + k] for hits in ranking.ranked(found, self.features)]
+
+    def _ranking(
+        self,
+        queries: int,
+        values: ArrayLike | None,
+        features: ArrayLike | None,
+        candidates: int | None,
+    ) -> Ranking | None:
+        """How to order what is found; None for distances alone."""
+        if candidates is not None and candidates < 1:
+            raise InputError(f"candidates, the rows to order, are 1 or more, not {candidates!r}")
+        outputs = None if values is None else check_values(values, queries, self.bits)
+        transform = None if features is None else self.feature_transform
+        if features is not None and not self.header.features:
+            raise InputError(f"{self.location} stores no features: search without them")
+        if outputs is None and transform is None:
+            return None
+        if features is None or transform is None:
+            return Ranking(outputs, candidates)
+        unit = transform.unit(features)
+        if len(unit) != queries:
+            raise InputError(f"{queries} queries have {len(unit)} rows of features: give one each")
+        return Ranking(outputs, candidates, unit, transform)
+
+    def _columns(
+        self,
+        keys: Sequence[str],
+        codes: ArrayLike,
+        paths: Sequence[str | None] | None,
+        stamps: Sequence[FileStamp | None] | None,
+        metadata: Sequence[Metadata | None] | None,
+        features: ArrayLike | None,
+    ) -> Columns:
+        """Checked rows, their features as they are stored."""
+        rows = check_columns(self.bits, keys, codes, paths, stamps, metadata)
+        if not len(rows) or (features is None and not self.header.features):
+            return rows
+        if features is None:
+            raise InputError(f"{self.location} stores features: give features= with every row")
+        if self.header.features and self.feature_transform is None:
+            self.fit_features(features)
+        transform = self.feature_transform
+        if transform is None:
+            raise InputError(
+                f"{self.location} stores no features: make it with ddh.index.open(features=128)"
+            )
+        stored = transform.encode(features)
+        if len(stored) != len(rows):
+            raise InputError(f"there are {len(rows)} codes and {len(stored)} rows of features")
+        return replace(rows, features=stored)
 
     def _own_first(
         self,
@@ -413,7 +531,10 @@ class Index(ABC):
                     return [answer[offset:] for answer in found]
                 others = others[1:]
             elif not offset:
-                others = [*(ranking.of(query).ranked([own])[0] if ranking else own), *others]
+                others = [
+                    *(ranking.of(query).ranked([own], self.features)[0] if ranking else own),
+                    *others,
+                ]
             answers.append(others[:k])
         return answers
 

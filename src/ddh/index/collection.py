@@ -161,8 +161,9 @@ class Collection:
         stamps = {file.key: file.stamp for file in files}
         rows = self.index.get_many(list(stamps))
         if rows:
+            keys = [row.key for row in rows]
             self.index.upsert(
-                [row.key for row in rows],
+                keys,
                 [row.code for row in rows],
                 paths=[row.path for row in rows],
                 stamps=[
@@ -170,6 +171,7 @@ class Collection:
                     for row in rows
                 ],
                 metadata=[row.metadata for row in rows],
+                features=self.index.features(keys) if self.index.header.features else None,
             )
 
     def is_current(self, row: Row, file: Path) -> bool:
@@ -179,12 +181,18 @@ class Collection:
 
 
 def write_codes(
-    index: Index, keys: Sequence[str], codes: ArrayLike, stamps: Sequence[FileStamp | None]
+    index: Index,
+    keys: Sequence[str],
+    codes: ArrayLike,
+    stamps: Sequence[FileStamp | None],
+    features: ArrayLike | None = None,
 ) -> Written:
     """Write the codes of files, whose keys are their paths; rows keep the metadata they have."""
     before = {row.key: row.metadata for row in index.get_many(keys)}
     metadata = [before.get(key) for key in keys]
-    return index.upsert(keys, codes, paths=keys, stamps=stamps, metadata=metadata)
+    return index.upsert(
+        keys, codes, paths=keys, stamps=stamps, metadata=metadata, features=features
+    )
 
 
 def content_digest(path: Path) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ddh._core.errors import DDHError, InputError
 from ddh.codes import Neighbours, code_bytes
@@ -15,7 +16,7 @@ from ddh.index import local_store, scan
 from ddh.index.base import Index, IndexHeader, OpenOptions
 from ddh.index.filters import Filter, Scalar
 from ddh.index.local_store import ROWS_NAME, LocalStore, Snapshot, Write, connect, plain_errors
-from ddh.index.ranking import Ranking, Scores
+from ddh.index.ranking import Ranking, Scores, as_optional
 from ddh.index.rows import Codes, Columns, Hit, Row, read_metadata, read_stamp
 
 FETCHED_ROWS = 4096
@@ -69,6 +70,8 @@ class LocalIndex(Index):
     def _remove(self, write: Write, keys: list[str]) -> int:
         ids = [row_id for (row_id,) in self._among("SELECT id", "key", keys)]
         self._among("DELETE", "id", ids)
+        if self.header.features:
+            self._among("DELETE", "id", ids, table="features")
         write.mark_deleted(ids)
         return len(ids)
 
@@ -85,10 +88,15 @@ class LocalIndex(Index):
             if any(value is not None for value in column)  # each column costs binding time
         }
         local_store.insert_columns(self._store.db, "rows", columns)
+        if rows.features is not None:
+            stored = local_store.pack_blobs(rows.features.view(np.uint8))
+            local_store.insert_columns(self._store.db, "features", {"id": ids, "value": stored})
 
-    def _among(self, what: str, column: str, values: Iterable[str | int]) -> sqlite3.Cursor:
+    def _among(
+        self, what: str, column: str, values: Iterable[str | int], table: str = "rows"
+    ) -> sqlite3.Cursor:
         return self._store.db.execute(
-            f"{what} FROM rows WHERE {column} IN (SELECT value FROM json_each(?))",
+            f"{what} FROM {table} WHERE {column} IN (SELECT value FROM json_each(?))",
             (json.dumps(list(values)),),
         )
 
@@ -116,7 +124,10 @@ class LocalIndex(Index):
         with self._store.reading() as snapshot:
             excluded, depth = self._excluded(snapshot, only), ranking.depth(offset + k)
             found = scan.nearest(queries, snapshot.codes, depth, excluded)
-            order, scores = ranking.order(snapshot.codes[found.indices])
+            order, scores = ranking.order(
+                snapshot.codes[found.indices],
+                lambda first: self._slot_features(np.take_along_axis(found.indices, first, axis=1)),
+            )
             page = slice(offset, offset + k)
             best = [np.take_along_axis(column, order[:, page], axis=1) for column in found]
             return self._hits(snapshot, list(map(Neighbours, *best)), scores[:, page])
@@ -150,7 +161,7 @@ class LocalIndex(Index):
             raise self._damaged("rows are missing")
         hits = []
         for query, (distances, indices) in enumerate(answers):
-            scored = [None] * len(indices) if scores is None else scores[query].tolist()
+            scored = [None] * len(indices) if scores is None else as_optional(scores[query])
             codes = snapshot.codes[indices]
             near = zip(distances.tolist(), indices.tolist(), codes, scored, strict=True)
             hits.append(
@@ -161,6 +172,22 @@ class LocalIndex(Index):
                 ]
             )
         return hits
+
+    def _slot_features(self, slots: scan.Slots) -> NDArray[np.int8]:
+        """The stored features of slots, (..., components)."""
+        unique, place = np.unique(slots, return_inverse=True)
+        found = self._among("SELECT id, value", "id", (unique + 1).tolist(), "features").fetchall()
+        stored = np.zeros((len(unique), self.header.features), np.int8)
+        if found:
+            at = np.searchsorted(unique, np.array([row_id for row_id, _ in found]) - 1)
+            values = [value for _, value in found]
+            stored[at] = local_store.unpack_blobs(values, stored.shape[1]).view(np.int8)
+        return stored[place.reshape(slots.shape)]
+
+    def _features(self, keys: list[str]) -> Iterable[tuple[str, bytes]]:
+        with self._store.reading():
+            found = self._among("SELECT key, value", "key", keys, "rows JOIN features USING (id)")
+            return found.fetchall()
 
     # -- reading rows ------------------------------------------------------------------------
 
@@ -268,6 +295,8 @@ def create(folder: Path, header: IndexHeader) -> IndexHeader:
         db.execute("BEGIN IMMEDIATE")
         for statement in local_store.SCHEMA:
             db.execute(statement)
+        if header.features:
+            db.execute(local_store.FEATURES_SCHEMA)
         if not db.execute("SELECT 1 FROM state").fetchone():
             db.executemany("INSERT INTO facts VALUES (?, ?)", header.as_text().items())
             db.execute("INSERT INTO state VALUES (1, 1, 0, 0)")

@@ -61,6 +61,10 @@ SCHEMA = (
     *ROWS_SCHEMA,
 )
 
+FEATURES_SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS features (id INTEGER PRIMARY KEY, value BLOB NOT NULL)"
+)
+
 
 @dataclass(frozen=True)
 class Snapshot:
@@ -300,7 +304,19 @@ class Write:
             f"INSERT INTO rows (id, {columns}) "
             f"SELECT row_number() OVER (ORDER BY id), {columns} FROM old_rows ORDER BY id"
         )
+        if self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'features'").fetchone():
+            self._renumber_features()
         self._db.execute("DROP TABLE old_rows")
+
+    def _renumber_features(self) -> None:
+        for statement in (
+            "ALTER TABLE features RENAME TO old_features",
+            FEATURES_SCHEMA,
+            "INSERT INTO features SELECT new, value FROM old_features JOIN (SELECT id, "
+            "row_number() OVER (ORDER BY id) AS new FROM old_rows) USING (id) ORDER BY new",
+            "DROP TABLE old_features",
+        ):
+            self._db.execute(statement)
 
 
 def connect(path: Path) -> sqlite3.Connection:

@@ -150,6 +150,7 @@ class MilvusIndex(Index):
                 data=part,
                 limit=limit,
                 filter=database.expression(only),
+                anns_field="code",
                 output_fields=["written"],
                 search_params={"metric_type": "HAMMING", "params": params},
             )
@@ -225,6 +226,10 @@ class MilvusIndex(Index):
 
     def _get(self, keys: list[str]) -> list[Row]:
         return list(self._rows([key_digest(key) for key in keys]).values())
+
+    def _features(self, keys: list[str]) -> Iterator[tuple[str, bytes]]:
+        for row in self._asked([key_digest(key) for key in keys], ["key", "features"]):
+            yield row["key"], row["features"][0]
 
     def _items(self, only: Filter, after: str | None) -> Iterator[Row]:
         order = sorted((row["written"], row["id"]) for row in self._walk(only, ["id", "written"]))

@@ -5,8 +5,9 @@ import logging
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -147,7 +148,9 @@ class Collections:
         schema.add_field("path", DataType.VARCHAR, max_length=MAX_TEXT_BYTES)
         schema.add_field("stamp", DataType.JSON)
         schema.add_field("metadata", DataType.JSON)
-        _create(client, self.rows, schema)
+        if header.features:  # bytes as they are; their bits are never compared
+            schema.add_field("features", DataType.BINARY_VECTOR, dim=8 * header.features)
+        _create(client, self.rows, schema, *(["features"] if header.features else []))
         return self.header(client) or header
 
     def kind(self, client: MilvusClient) -> str:
@@ -201,12 +204,15 @@ class Collections:
                 raise
 
 
-def _create(client: MilvusClient, name: str, schema: Any) -> None:
+def _create(client: MilvusClient, name: str, schema: Any, *vectors: str) -> None:
+    params = _vector_index(client, FLAT)
+    for field in vectors:  # Milvus loads no collection with a vector that has no index
+        params.add_index(field, index_type=FLAT, metric_type="HAMMING", params={})
     if not client.has_collection(name, timeout=PATIENCE):
         client.create_collection(
             name,
             schema=schema,
-            index_params=_vector_index(client, FLAT),
+            index_params=params,
             consistency_level="Strong",  # a search sees every row written before it
         )
 
@@ -220,6 +226,9 @@ def _vector_index(client: MilvusClient, kind: str) -> Any:
 
 def milvus_rows(rows: Columns, written: int) -> list[dict[str, Any]]:
     """Rows as `MilvusClient.insert` takes them; `written` is the order of the first."""
+    features: Iterable[dict[str, Any]] = repeat({})
+    if rows.features is not None:
+        features = ({"features": row.tobytes()} for row in rows.features)
     return [
         {
             "id": key_digest(key),
@@ -229,9 +238,10 @@ def milvus_rows(rows: Columns, written: int) -> list[dict[str, Any]]:
             "path": path or "",  # Milvus Lite has no null
             "stamp": list(stamp) if stamp else [],
             "metadata": read_metadata(metadata),
+            **more,
         }
-        for position, (key, code, path, stamp, metadata) in enumerate(
-            rows.rows(map(bytes, rows.codes)), written
+        for position, ((key, code, path, stamp, metadata), more) in enumerate(
+            zip(rows.rows(map(bytes, rows.codes)), features, strict=False), written
         )
     ]
 

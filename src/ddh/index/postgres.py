@@ -9,6 +9,7 @@ being committed, is done once and only once.
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import repeat
 from typing import Any
 from uuid import uuid4
 
@@ -100,14 +101,20 @@ class PostgresIndex(Index):
         except psycopg.errors.UniqueViolation as error:
             raise self._refuse_existing([row.key for row in self._get(rows.keys)]) from error
 
+    @property
+    def _written(self) -> str:
+        """The columns of a new row, as `Tables.sql` takes them."""
+        return "{columns}, features" if self.header.features else "{columns}"
+
     def _upsert(self, rows: Columns) -> int:
+        written = self._written
         make, replace, insert = map(
             self._tables.sql,
             (
                 "CREATE TEMPORARY TABLE {staging} "
                 "(LIKE {rows} INCLUDING IDENTITY INCLUDING DEFAULTS) ON COMMIT DROP",
                 "DELETE FROM {rows} WHERE key IN (SELECT key FROM {staging})",
-                "INSERT INTO {rows} ({columns}) SELECT {columns} FROM {staging} ORDER BY id",
+                f"INSERT INTO {{rows}} ({written}) SELECT {written} FROM {{staging}} ORDER BY id",
             ),
         )
 
@@ -125,11 +132,15 @@ class PostgresIndex(Index):
         return self._write(lambda db: db.execute(statement, (keys,)).rowcount)
 
     def _copy(self, db: Database, table: str, rows: Columns) -> int:
-        statement = self._tables.sql(f"COPY {{{table}}} ({{columns}}) FROM STDIN")
+        statement = self._tables.sql(f"COPY {{{table}}} ({self._written}) FROM STDIN")
         whole = rows.rows(bit_strings(rows.codes, self.bits))
+        features = (
+            repeat(()) if rows.features is None else ((row.tobytes(),) for row in rows.features)
+        )
         with db.cursor() as cursor, cursor.copy(statement) as copy:
-            for key, code, path, stamp, metadata in whole:
-                copy.write_row((key, code, path, *(stamp or (None,) * 3), metadata or "{}"))
+            for (key, code, path, stamp, metadata), more in zip(whole, features, strict=False):
+                stamps = stamp or (None,) * 3
+                copy.write_row((key, code, path, *stamps, metadata or "{}", *more))
         return len(rows)
 
     # -- searching ---------------------------------------------------------------------------
@@ -211,6 +222,13 @@ class PostgresIndex(Index):
     def _get(self, keys: list[str]) -> list[Row]:
         statement = self._tables.sql("SELECT {columns} FROM {rows} WHERE key = ANY(%s)")
         return [self._row(columns) for columns in self._connection.query(statement, (keys,))]
+
+    def _features(self, keys: list[str]) -> list[tuple[str, bytes]]:
+        statement = self._tables.sql(
+            "SELECT key, features FROM {rows} WHERE key = ANY(%s) AND features IS NOT NULL"
+        )
+        found = self._connection.query(statement, (keys,))
+        return [(key, bytes(stored)) for key, stored in found]
 
     def _row(self, columns: Any) -> Row:
         key, code, path, mtime_ns, size, digest, metadata = columns

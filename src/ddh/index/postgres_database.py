@@ -111,6 +111,8 @@ class Tables:
             "CREATE INDEX {path_index} ON {rows} (path) WHERE path IS NOT NULL",
         ):
             db.execute(self.sql(statement, bits=Literal(header.bits)))
+        if header.features:
+            db.execute(self.sql("ALTER TABLE {rows} ADD COLUMN features bytea"))
         insert = self.sql("INSERT INTO {facts} VALUES (%s, %s)")
         db.cursor().executemany(insert, list(header.as_text().items()))
         return header

@@ -51,7 +51,8 @@ class Row:
 class Hit:
     """One answer: a row, its Hamming distance, and the code that lies at that distance.
 
-    `score` is the asymmetric one of a search with `values`: larger is nearer.
+    `score` is the cosine of features, or the asymmetric score of a search with `values`: larger is
+    nearer.
     """
 
     key: str
@@ -71,7 +72,10 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True)
 class IndexInfo:
-    """What `Index.info()` tells; `deleted` rows wait for `compact` to give their room back."""
+    """What `Index.info()` tells; `deleted` rows wait for `compact` to give their room back.
+
+    `features` are the bytes of features per row, 0 where none are stored.
+    """
 
     engine: str
     location: str
@@ -84,6 +88,7 @@ class IndexInfo:
     disk_bytes: int | None
     details: dict[str, str]
     settings: dict[str, str]
+    features: int = 0
 
 
 @dataclass(frozen=True)
@@ -95,6 +100,7 @@ class Columns:
     paths: list[str | None]
     stamps: list[FileStamp | None]
     metadata: list[str | None]
+    features: NDArray[np.int8] | None = None
 
     def __len__(self) -> int:
         return len(self.keys)

@@ -22,10 +22,11 @@ Pixels = NDArray[np.uint8]
 
 
 class Encoding(NamedTuple):
-    """What the model makes of a picture: its code, and the real values whose signs it is."""
+    """What the model makes of a picture: its code, the real values whose signs it is, features."""
 
     code: Code
     values: NDArray[np.float32]
+    features: NDArray[np.float32]
 
 
 class Decoders:
@@ -78,7 +79,7 @@ class Encoder:
         results: list[Encoding | Exception] = [DDHError("not encoded")] * len(pictures)
         images = PreparedArray(np.stack(pictures))
         for batch in self._model.encode_images(images, batch_size=len(pictures)):
-            encoded = map(Encoding, batch.codes, batch.outputs)
+            encoded = map(Encoding, batch.codes, batch.outputs, batch.features)
             for position, encoding in zip(batch.indices.tolist(), encoded, strict=True):
                 results[position] = encoding
         return results

@@ -54,6 +54,7 @@ class Query(BaseModel):
     bits: int
     key: str | None
     values: list[float] | None = None
+    features: str | None = None
 
 
 class Found(BaseModel):

@@ -98,8 +98,8 @@ async def search(request: Request) -> Response:
     params, image = await read_body(request, SearchRequest, SearchParams)
     query = service.searcher.validate(params)  # before the network runs
     if image is not None:
-        code, values = await _unless_gone(request, service.encode(image))
-        query = replace(query, code=code, values=values, digest=bytes_digest(image))
+        encoding = await _unless_gone(request, service.encode(image))
+        query = replace(query, digest=bytes_digest(image), **encoding._asdict())
     found = await _unless_gone(request, service.search(query))
     return Response(found, media_type="application/json")
 
@@ -193,8 +193,7 @@ async def add(service: WritableService, request: Request) -> dict[str, Any]:
         write = partial(service.rows.add, fields.row(service.index.bits))
     else:
         service.rows.upload_root()  # before the network runs
-        code, _ = await service.encode(image)
-        write = partial(service.rows.add_picture, image, fields, code)
+        write = partial(service.rows.add_picture, image, fields, await service.encode(image))
     return await service.in_thread("write", write)
 
 

@@ -5,6 +5,7 @@ Requests that arrive while others are being answered are searched together: one 
 for all that share their filters and page.
 """
 
+import base64
 import json
 import time
 from collections import defaultdict
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from queue import SimpleQueue
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +23,9 @@ from ddh._core.errors import DDHError, InputError
 from ddh.codes.packing import MAX_BITS
 from ddh.index import Hit, Index
 from ddh.index.collection import COMPARED_HITS, same_content_first
+from ddh.index.features import Stored
 from ddh.index.filters import make_filter
-from ddh.index.ranking import CANDIDATES
+from ddh.index.ranking import CANDIDATES, FEATURE_CANDIDATES
 from ddh.index.rows import check_text
 from ddh.serve.bodies import CodeText, Fields, Where, parse_code
 from ddh.serve.errors import no_such_key
@@ -56,13 +58,17 @@ class SearchRequest(SearchParams):
         description="The real-valued outputs whose signs are `code`, one per bit; they order what "
         "the code finds, as those of a picture do.",
     )
+    features: str | None = Field(
+        None, description="The stored form of features beside `values`, as `query` names them."
+    )
 
 
 @dataclass(frozen=True)
 class Query:
     """A validated search by `code`, or by the code of the row `key` where it is None.
 
-    A picture also has the `values` whose signs are its code, and the `digest` of its file.
+    A picture also has the `values` whose signs are its code, `features`, and the `digest` of its
+    file.
     """
 
     params: SearchParams
@@ -70,6 +76,7 @@ class Query:
     code: Code | None = None
     key: str | None = None
     values: Values | None = None
+    features: Values | Stored | None = None
     digest: str = ""
 
     @property
@@ -112,7 +119,7 @@ class Searcher:
         folder = params.folder or None
         make_filter(params.where, folder)  # refuses what no engine can compare
         where = json.dumps(params.where, sort_keys=True) if params.where else ""
-        return Query(params, (where, folder), code, key, values)
+        return Query(params, (where, folder), code, key, values, _parse_features(params))
 
     def _check_values(self, params: SearchRequest) -> Values:
         with np.errstate(over="ignore"):
@@ -132,14 +139,14 @@ class Searcher:
     def _answer(self, index: Index, queries: Sequence[Query]) -> list[bytes | Exception]:
         started = time.perf_counter()
         answers: list[bytes | Exception] = [b""] * len(queries)
-        groups: dict[tuple[int, int, Filters, bool], list[int]] = defaultdict(list)
-        queries = _with_codes(index, queries)
+        groups: dict[tuple[Any, ...], list[int]] = defaultdict(list)
+        queries = _with_features(index, _with_codes(index, queries))
         for position, query in enumerate(queries):
             if query.code is None:
                 answers[position] = no_such_key(query.key or "")
             else:
-                page, is_picture = query.params, query.values is not None
-                groups[page.offset, page.k, query.filters, is_picture].append(position)
+                page, kind = query.params, (query.values is None, query.features is None)
+                groups[page.offset, page.k, query.filters, kind].append(position)
         for positions in groups.values():
             found = _nearest(index, [queries[i] for i in positions])
             seconds = round(time.perf_counter() - started, 6)
@@ -162,6 +169,9 @@ class Searcher:
                 "key": query.key,
                 # the shortest digits that read back as the same float32
                 "values": None if query.values is None else [float(str(v)) for v in query.values],
+                "features": None
+                if query.features is None
+                else base64.b64encode(query.features.tobytes()).decode(),
             },
             "results": [
                 {**self._pictures.item(hit), "distance": hit.distance, "score": hit.score}
@@ -183,6 +193,31 @@ def _with_codes(index: Index, queries: Sequence[Query]) -> list[Query]:
     ]
 
 
+def _with_features(index: Index, queries: list[Query]) -> list[Query]:
+    """The features of pictures as the index stores them, so that all pages compare the same."""
+    transform = index.feature_transform
+    return [
+        query
+        if query.features is None
+        else replace(
+            query,
+            features=None if transform is None else transform.encode(query.features[None])[0],
+        )
+        for query in queries
+    ]
+
+
+def _parse_features(params: SearchParams) -> Stored | None:
+    if not isinstance(params, SearchRequest) or params.features is None:
+        return None
+    if params.values is None:
+        raise InputError("features are those of a code with values: give all three")
+    try:
+        return np.frombuffer(base64.b64decode(params.features, validate=True), np.int8)
+    except ValueError as error:
+        raise InputError("features are base64 text, as an answer names them") from error
+
+
 def _nearest(index: Index, queries: Sequence[Query]) -> Sequence[list[Hit] | DDHError]:
     """The page of each query, and one row more, which tells if there are more.
 
@@ -190,16 +225,26 @@ def _nearest(index: Index, queries: Sequence[Query]) -> Sequence[list[Hit] | DDH
     """
     codes, page = np.array([query.code for query in queries]), queries[0].params
     where, folder = queries[0].filters
-    search = partial(index.search, codes, where=json.loads(where) if where else None, folder=folder)
+    candidates = FEATURE_CANDIDATES if index.header.features else CANDIDATES  # on every page
+    search = partial(
+        index.search,
+        codes,
+        where=json.loads(where) if where else None,
+        folder=folder,
+        candidates=candidates,
+    )
     try:
         if queries[0].values is None:
-            return search(page.k + 1, offset=page.offset, keys=[query.key for query in queries])
+            keys = [query.key for query in queries]
+            return search(page.k + 1, offset=page.offset, keys=keys)
         values = np.array([query.values for query in queries])
-        search = partial(search, values=values, candidates=CANDIDATES)
-        if queries[0].end >= CANDIDATES:
+        search = partial(search, values=values)
+        if queries[0].features is not None:
+            search = partial(search, features=np.array([query.features for query in queries]))
+        if queries[0].end >= candidates:
             return search(page.k + 1, offset=page.offset)
         limited = any(query.params.radius is not None for query in queries)
-        found = search(CANDIDATES if limited else max(queries[0].end + 1, COMPARED_HITS))
+        found = search(candidates if limited else max(queries[0].end + 1, COMPARED_HITS))
         return [_page(index, query, hits) for query, hits in zip(queries, found, strict=True)]
     except DDHError as error:
         return [error] * len(queries)

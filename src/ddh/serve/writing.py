@@ -18,6 +18,7 @@ from ddh.index import FileStamp, Index, Row
 from ddh.index.collection import bytes_digest
 from ddh.index.rows import check_text
 from ddh.serve.bodies import CodeText, Fields, parse_code
+from ddh.serve.encoding import Encoding
 from ddh.serve.errors import no_such_key
 from ddh.serve.items import Item, Pictures
 
@@ -51,11 +52,17 @@ class Rows:
     def __init__(self, index: Index, pictures: Pictures, on_change: Callable[[], None]) -> None:
         self._index, self._pictures, self._on_change = index, pictures, on_change
 
-    def add(self, row: Row) -> Item:
+    def add(self, row: Row, features: NDArray[np.float32] | None = None) -> Item:
         """Write a new row; raises status 409 where there is one with its key."""
+        stored = None if features is None or not self._index.header.features else features[None]
         try:
             self._index.add(
-                [row.key], [row.code], paths=[row.path], stamps=[row.stamp], metadata=[row.metadata]
+                [row.key],
+                [row.code],
+                paths=[row.path],
+                stamps=[row.stamp],
+                metadata=[row.metadata],
+                features=stored,
             )
         except InputError:
             if row.key in self._index:
@@ -70,7 +77,7 @@ class Rows:
             raise no_such_key(key)
         self._on_change()
 
-    def add_picture(self, content: bytes, fields: NewPicture, code: NDArray[np.uint8]) -> Item:
+    def add_picture(self, content: bytes, fields: NewPicture, encoding: Encoding) -> Item:
         """Store a picture's file and write its row; the file of a refused row is removed.
 
         The file's name is a digest of its bytes, with the extension of its actual format.
@@ -91,7 +98,8 @@ class Rows:
         try:
             state = file.stat()
             stamp = FileStamp(state.st_mtime_ns, state.st_size, digest)
-            return self.add(Row(key, code, name, stamp, fields.metadata or {}))
+            row = Row(key, encoding.code, name, stamp, fields.metadata or {})
+            return self.add(row, encoding.features)
         except BaseException:
             if is_new:
                 file.unlink(missing_ok=True)

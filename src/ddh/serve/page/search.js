@@ -133,13 +133,13 @@ export class SearchView {
   source() {
     const { key, code } = this.parameters;
     const { radius, folder, where } = readFilters(this.parameters);
-    const values = this.uploads.get(code ?? "")?.values; // they order the further pages as they did the first
+    const { values, features } = this.uploads.get(code ?? "") ?? {}; // they order the further pages as they did the first
     if (!this.hasQuery()) {
       const filters = { folder, where: this.parameters.where, limit: PAGE };
       return (after, signal) => fetchJson(`items${queryString({ ...filters, after: after || null })}`, { signal });
     }
     return async (offset, signal) =>
-      resultPage(await fetchJson("search", { json: { key, code, values, k: PAGE, offset, radius, folder, where }, signal }), offset);
+      resultPage(await fetchJson("search", { json: { key, code, values, features, k: PAGE, offset, radius, folder, where }, signal }), offset);
   }
 
   /** @param {ResultPage} answer @param {boolean} first */
@@ -236,8 +236,8 @@ export class SearchView {
     for (const [field, value] of Object.entries({ k: PAGE, ...filters })) if (value) form.append(field, String(value));
     try {
       const answer = resultPage(await fetchJson("search", { form, signal }), 0);
-      const { code, values } = /** @type {QueryOfAnswer} */ (answer.query);
-      keep(this.uploads, code, { ...upload, values });
+      const { code, values, features } = /** @type {QueryOfAnswer} */ (answer.query);
+      keep(this.uploads, code, { ...upload, values, features });
       keep(this.lists, route("search", { code, ...filters }), { list: answer, answer, scroll: 0, at: Date.now() });
       go("search", { code, ...filters });
     } catch (error) {
