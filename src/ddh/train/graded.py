@@ -55,7 +55,7 @@ ROTATION_ROWS, ROTATIONS = 50_000, 50
 SHORT = 32  # bits
 LONG = 128
 # by how much the share of kept neighbours may be below ITQ's, for fewer and for LONG bits
-ALLOWED_LOSS = 0.045, 0.018
+ALLOWED_LOSS = 0.04, 0.014
 MANY = 20  # images per dimension
 BLOCK = 8192
 
