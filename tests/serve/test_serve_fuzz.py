@@ -122,6 +122,7 @@ def resident_mb(pid: int) -> float:
     return int(found[1]) / 1024 if found else 0.0
 
 
+@pytest.mark.timeout(300 + REQUESTS // 20)
 @pytest.mark.skipif(sys.platform != "linux", reason="measures memory in /proc")
 def test_mutated_requests_do_no_harm(place):
     options = ("--writable", "--root", str(place.photos), "--answer-seconds", "120", *LIMITS)
