@@ -180,8 +180,8 @@ class LocalIndex(Index):
         stored = np.zeros((len(unique), self.header.features), np.int8)
         if found:
             at = np.searchsorted(unique, np.array([row_id for row_id, _ in found]) - 1)
-            values = [value for _, value in found]
-            stored[at] = local_store.unpack_blobs(values, stored.shape[1]).view(np.int8)
+            values = b"".join(value for _, value in found)
+            stored[at] = np.frombuffer(values, np.int8).reshape(len(at), -1)
         return stored[place.reshape(slots.shape)]
 
     def _features(self, keys: list[str]) -> Iterable[tuple[str, bytes]]:
