@@ -414,9 +414,11 @@ def _draw(
     if measure == "mAP":
         value = floats["scores"]["legacy"]["value"]
         points += [("float features", size, value) for size in sizes]
+    points.sort(key=lambda point: point[0] == "DDH")  # last: its colour is its own
     title = f"{collection.title}: {measure} over the bytes per image, real-valued queries"
     axes: dict[str, Any] = {"xlabel": "bytes per image", "ylabel": measure, "xscale": "log"}
-    axes |= {"marker": "o", "ticks": sizes, "legend": {"ncols": 2}}
+    axes |= {"marker": "o", "ticks": sizes}
+    axes["legend"] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.18), "ncols": 3}
     return plot_lines(
         folder, f"{measure.lower()}-{collection.name}", title, series_of(points), **axes
     )
