@@ -81,8 +81,8 @@ def fit_graded(
     """(weight, bias, history) of the layer z = weight phi + bias on features phi.
 
     `history` says what was tried and which share of the neighbours it keeps; its last entry is what
-    was chosen. Memory: beside the
-    features, 4 bytes x N x DIMENSIONS and a few arrays of DIMENSIONS x DIMENSIONS.
+    was chosen. Memory: beside the features, 4 bytes x N x DIMENSIONS and a few arrays of
+    DIMENSIONS x DIMENSIONS.
     """
     rng = np.random.default_rng(seed)
     basis = Basis(features, normalize=normalize, centre=centre)
@@ -173,15 +173,16 @@ class Problem:
         return _symmetric(sum(thread_map(part, spans(len(F), BLOCK))))
 
     def start(self, weight: float) -> Floats:
-        """The layer that is best for graded labels, turned by ITQ."""
-        variances = self.basis.variances
-        cosines = variances**2 / (variances + self.basis.ridge)
-        target = np.diag(cosines / max(cosines.sum(), np.finfo(np.float32).tiny))
+        """The layer that is best for graded labels, turned by ITQ; for weight 0, ITQ itself."""
+        variances, evened = self.basis.variances, self.basis.variances + self.basis.ridge
+        layer: Reals = np.diag(np.sqrt(evened))[:, : len(self.rotation)]
         if weight:
+            cosines = variances**2 / evened
+            target = np.diag(cosines / max(cosines.sum(), np.finfo(np.float32).tiny))
             target += weight * self.memberships / np.trace(self.memberships)
-        values, vectors = np.linalg.eigh(target)
-        top = slice(None, -len(self.rotation) - 1, -1)
-        layer = fix_signs(vectors[:, top]) * np.sqrt(np.maximum(values[top], 0.0))
+            values, vectors = np.linalg.eigh(target)
+            top = slice(None, -len(self.rotation) - 1, -1)
+            layer = fix_signs(vectors[:, top]) * np.sqrt(np.maximum(values[top], 0.0))
         rotation = self.rotation
         if len(rotation) == self.bits:  # with more bits, quantisation would make some of them equal
             outputs = self.F[self.rotated] @ layer.astype(np.float32)
