@@ -100,12 +100,22 @@ def fit_graded(
         best = problem.start(0.0)
         bound = (look(best, 0.0) or 0.0) - ALLOWED_LOSS[bits >= LONG]
         chosen = history[0]
+        too_much = None
         for weight in WEIGHTS:
             layer = problem.start(weight)
             kept = look(layer, weight)
             if kept is None or kept >= bound:
                 best, chosen = layer, history[-1]
                 break
+            too_much = weight
+        if too_much is not None and chosen["weight"]:  # twice nearer to the bound
+            for _ in range(2):
+                weight = float(np.sqrt(too_much * chosen["weight"]))
+                layer = problem.start(weight)
+                if (look(layer, weight) or 0.0) >= bound:
+                    best, chosen = layer, history[-1]
+                else:
+                    too_much = weight
         steps = problem.descend(best, rng) if chosen["weight"] == WEIGHTS[0] else ()
         with threadpool_limits(1, "blas"):  # of small products, threads would wait for each other
             for step, layer in steps:
