@@ -19,7 +19,7 @@ def test_labels_are_votes_of_neighbourhoods():
     X += 0.9 * rng.standard_normal(X.shape).astype("f4")
     labels, confidence = neighbourhood_codes(X, 5, 7, 3, "cpu")
     unit = X / np.linalg.norm(X, axis=1, keepdims=True)
-    codes = DDH(bits=5, random_state=3, device="cpu").fit(unit).transform(unit)
+    codes = DDH(bits=5, targets="binary", random_state=3, device="cpu").fit(unit).transform(unit)
     lists = knn(unit, 7, centre=True)
     for i in range(90):
         votes = codes[i].astype(float) + sum(codes[j].astype(float) for j in lists[i])
