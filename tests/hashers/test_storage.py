@@ -16,7 +16,7 @@ import ddh
 from ddh._core.errors import ModelError
 from ddh.hashers import create, storage
 
-KILLS = 200 if os.environ.get("DDH_SLOW") else 40
+KILLS = 200 if os.environ.get("DDH_SLOW") else 12
 BITS, COLUMNS = 32, 4000  # half a megabyte: a kill often hits the arrays
 
 

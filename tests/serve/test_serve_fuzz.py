@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 from serve_place import running
 
-REQUESTS = int(os.environ.get("DDH_FUZZ_REQUESTS", "3000"))
+REQUESTS = int(os.environ.get("DDH_FUZZ_REQUESTS", "1500"))
 CLIENTS = 16
 PATIENCE = 120.0  # seconds, on a busy machine; the service's own limits are below one
 GROWTH_MB = 50
