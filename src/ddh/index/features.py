@@ -37,6 +37,8 @@ class FeatureTransform:
     @classmethod
     def fit(cls, features: ArrayLike, components: int) -> Self:
         """Directions of the largest mean square over a sample of features."""
+        from ddh._core.linear_algebra import top_eigenvectors  # SciPy, which no search needs
+
         sample = check_features(features, None)
         if components > sample.shape[1]:
             raise InputError(
@@ -44,8 +46,8 @@ class FeatureTransform:
                 f"not {components}"
             )
         unit = l2_normalize(sample[: 8 * SAMPLE_ROWS])
-        _, vectors = np.linalg.eigh((unit.T @ unit).astype(np.float64))
-        projection = np.ascontiguousarray(vectors[:, ::-1][:, :components].T, np.float32)
+        _, vectors = top_eigenvectors((unit.T @ unit).astype(np.float64), components)
+        projection = np.ascontiguousarray(vectors.T, np.float32)
         largest = np.abs(unit @ projection.T).max(axis=0)
         # A direction that the sample does not show still has room for later features.
         largest = np.maximum(largest, largest.max() / LEVELS)

@@ -35,11 +35,13 @@ from scipy import sparse
 from threadpoolctl import threadpool_limits
 
 from ddh._core.arrays import l2_normalize, sgn
-from ddh._core.linear_algebra import Reals, best_rotation, fix_signs, random_rotation
+from ddh._core.linear_algebra import Reals, best_rotation, random_rotation, top_eigenvectors
 from ddh._core.progress import Bar
 from ddh._core.spans import spans
 from ddh._core.threads import thread_map
 from ddh.codes import pack, search
+from ddh.neighbours.approximate import exact_rows
+from ddh.neighbours.cosine import cosine_space
 
 Floats = NDArray[np.float32]
 
@@ -147,11 +149,10 @@ class Basis:
             gram += block.T @ block
         self.mean = total / N if centre else np.zeros(d)
         gram = gram / N - np.outer(self.mean, self.mean)
-        variances, vectors = np.linalg.eigh(gram)
         count = min(DIMENSIONS, d, N - 1)
-        self.variances = np.maximum(variances[: -count - 1 : -1], 0.0)
+        variances, vectors = top_eigenvectors(gram, count)
+        self.variances = np.maximum(variances, 0.0)
         self.ridge = RIDGE * max(float(np.trace(gram)) / d, np.finfo(np.float32).tiny)
-        vectors = fix_signs(vectors[:, : -count - 1 : -1])
         self.components = vectors / np.sqrt(self.variances + self.ridge)
         self.rows = np.empty((N, count), np.float32)
         matrix, shift = self.components.astype(np.float32), self.mean @ self.components
@@ -180,7 +181,8 @@ class Problem:
             product = self.graph[rows].astype(np.float32) @ F + F[rows]
             return (F[rows].T @ product).astype(np.float64)
 
-        return _symmetric(sum(thread_map(part, spans(len(F), BLOCK))))
+        total: Reals = sum(thread_map(part, spans(len(F), BLOCK)), np.zeros(()))
+        return (total + total.T) / 2
 
     def start(self, weight: float) -> Floats:
         """The layer that is best for graded labels, turned by ITQ; for weight 0, ITQ itself."""
@@ -190,32 +192,28 @@ class Problem:
             cosines = variances**2 / evened
             target = np.diag(cosines / max(cosines.sum(), np.finfo(np.float32).tiny))
             target += weight * self.memberships / np.trace(self.memberships)
-            values, vectors = np.linalg.eigh(target)
-            top = slice(None, -len(self.rotation) - 1, -1)
-            layer = fix_signs(vectors[:, top]) * np.sqrt(np.maximum(values[top], 0.0))
-        rotation = self.rotation
+            values, vectors = top_eigenvectors(target, len(self.rotation))
+            layer = vectors * np.sqrt(np.maximum(values, 0.0))
+        outputs, rotation = self.F[self.rotated] @ layer.astype(np.float32), self.rotation
         if len(rotation) == self.bits:  # with more bits, quantisation would make some of them equal
-            outputs = self.F[self.rotated] @ layer.astype(np.float32)
             rotation, _ = best_rotation(outputs, rotation, ROTATIONS)
-        return self._scaled(layer @ rotation)
+        size = float(np.abs(outputs @ rotation.astype(np.float32)).mean())
+        return (layer @ rotation / max(size, 1e-12)).astype(np.float32)  # outputs of mean size 1
 
     def descend(self, layer: Floats, rng: np.random.Generator) -> Iterator[tuple[int, Floats]]:
         """(step, layer) at LOOKS: Adam on J1 with binary labels, over all pairs, and Eq. 7.
 
         The gradient of J1 is exact; that of the quantisation is taken over BATCH random images.
         """
-        N, L = len(self.F), self.bits
-        gram = np.zeros((self.F.shape[1],) * 2)
-        for rows in spans(N, BLOCK):
-            gram += self.F[rows].T @ self.F[rows]
-        gram32 = (gram / N).astype(np.float32)
+        N, L, variances = len(self.F), self.bits, self.basis.variances
+        gram = (variances / (variances + self.basis.ridge)).astype(np.float32)[:, None]  # diagonal
         degree = self.graph.nnz / N
         positives = (2 * degree * self.memberships / N**2).astype(np.float32)
         first, second = np.zeros_like(layer), np.zeros_like(layer)
         for step in range(1, STEPS + 1):
             batch = self.F[rng.integers(0, N, min(BATCH, N))]
             z = batch @ layer
-            correlated = gram32 @ layer
+            correlated = gram * layer  # F^T F layer / N
             gradient = (4 / L**2) * correlated @ (layer.T @ correlated)
             gradient -= (4 / L) * positives @ layer
             gradient += (2 * QUANTISATION / z.size) * batch.T @ (z - sgn(z, np.float32))
@@ -227,33 +225,19 @@ class Problem:
             if step in LOOKS:
                 yield step, layer
 
-    def _scaled(self, layer: Reals) -> Floats:
-        """The layer with outputs of mean size 1."""
-        outputs = self.F[self.rotated] @ layer.astype(np.float32)
-        return (layer / max(float(np.abs(outputs).mean()), 1e-12)).astype(np.float32)
-
 
 class Sample:
     """Some images, whose nearest neighbours among all must be found again by the codes."""
 
     QUERIES, NEAREST, FIRST = 1000, 10, 100
-    COSINES = 10**8  # computed at most, or those of a fifth of the images
+    COSINES = 10**8  # computed at most, or those of a fifth of the queries
 
     def __init__(self, features: NDArray[Any], rows: Floats, rng: np.random.Generator) -> None:
         self.rows, N = rows, len(features)
         count = min(self.QUERIES, max(self.QUERIES // 5, self.COSINES // N))
         self.queries = np.sort(rng.permutation(N)[:count])
-        unit = l2_normalize(features[self.queries])
-        nearest: list[NDArray[Any]] = [np.empty((len(unit), 0)), np.empty((len(unit), 0), int)]
-        for part in spans(N, BLOCK):  # the nearest so far, and those of the next block
-            cosines = unit @ l2_normalize(features[part]).T
-            own = (self.queries >= part.start) & (self.queries < part.stop)
-            cosines[own, self.queries[own] - part.start] = -np.inf
-            index = np.broadcast_to(np.arange(part.start, part.stop), cosines.shape)
-            both = np.hstack([nearest[0], cosines]), np.hstack([nearest[1], index])
-            best = np.argsort(-both[0], axis=1, kind="stable")[:, : min(self.NEAREST, N - 1)]
-            nearest = [np.take_along_axis(values, best, axis=1) for values in both]
-        self.nearest = nearest[1]
+        count = min(self.NEAREST, N - 1)
+        self.nearest = exact_rows(cosine_space(features), self.queries.astype(np.int32), count)
 
     def kept_neighbours(self, layer: Floats) -> float:
         """Share of the NEAREST by cosine that are among the FIRST by Hamming distance."""
@@ -263,7 +247,3 @@ class Sample:
         first = min(self.FIRST + 1, len(codes))  # the image itself is one of them
         found = search(codes[self.queries], codes, first).indices
         return float((self.nearest[:, :, None] == found[:, None, :]).any(axis=2).mean())
-
-
-def _symmetric(matrix: Any) -> Reals:
-    return (matrix + matrix.T) / 2
