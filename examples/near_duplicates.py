@@ -68,5 +68,5 @@ print(f"{len(copies & found)} of {len(copies)} copies found, {len(found - copies
 index.close()
 
 # %% [markdown]
-# `ddh dedup --index photos.index --radius 52 --sheet groups.png` does this on the command line and
-# suggests which picture to keep. It moves files only where `--move-to` says so, and never deletes.
+# Codes say that two pictures are alike, not that they are the same one. `ddh dedup photos/`
+# verifies each pair on its pixels before it proposes to remove anything, and needs no codes.

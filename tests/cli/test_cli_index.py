@@ -1,6 +1,5 @@
-"""`ddh index`, `ddh search` and `ddh dedup` on real files with a real, small model."""
+"""`ddh index` and `ddh search` on real files with a real, small model."""
 
-import csv
 import json
 import os
 import shutil
@@ -340,78 +339,3 @@ def test_search_by_key_does_not_import_torch(place):
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script, place / "p.index"], check=True)
-
-
-# -- ddh dedup ------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def doubled(place) -> Path:
-    """Two copies of one picture, one of them larger, and an exact copy of another."""
-    draw(place / "photos" / "large" / "1.png", 1, size=(128, 96))
-    shutil.copy(place / "photos" / "animals" / "1.png", place / "photos" / "again.png")
-    shutil.copy(place / "photos" / "plants" / "3.png", place / "photos" / "plants" / "copy.png")
-    run("index", "add", place / "photos", "-i", place / "p.index")
-    return place
-
-
-def members(document: dict) -> list[set[str]]:
-    return [{member["key"] for member in group} for group in document["groups"]]
-
-
-def test_groups_keep_the_picture_with_the_most_pixels(doubled):
-    done = run("dedup", "-i", doubled / "p.index", "--radius", 3)
-    group = next(group for group in done["groups"] if group[0]["key"] == "large/1.png")
-    assert {"animals/1.png", "again.png"} <= {member["key"] for member in group}
-    assert [member["keep"] for member in group] == [True] + [False] * (len(group) - 1)
-    assert (group[0]["width"], group[0]["height"], group[0]["distance"]) == (128, 96, 0)
-    assert [m["distance"] for m in group] == sorted(m["distance"] for m in group)
-    exact = run("dedup", "-i", doubled / "p.index", "--radius", 0)
-    assert {"plants/3.png", "plants/copy.png"} in members(exact)
-    same = run("dedup", "-i", doubled / "p.index", "--share", 1.0)
-    assert members(same) == members(exact)
-    assert run("dedup", "-i", doubled / "p.index", "--share", 0.9)["radius"] == 3
-    assert run("dedup", "-i", doubled / "p.index")["radius"] == 1
-    inside = run("dedup", "-i", doubled / "p.index", "--radius", 0, "--folder", "plants")
-    assert members(inside) == [{"plants/3.png", "plants/copy.png"}]
-
-
-def test_a_dry_run_changes_nothing_and_writes_what_was_asked_for(doubled):
-    files = {path: path.read_bytes() for path in (doubled / "photos").rglob("*.png")}
-    rows = keys(doubled)
-    out, sheet = doubled / "d.csv", doubled / "d.png"
-    shown = text("dedup", "-i", doubled / "p.index", "--radius", 0, "-o", out, "--sheet", sheet)
-    assert "Nothing was changed" in shown
-    assert {path: path.read_bytes() for path in (doubled / "photos").rglob("*.png")} == files
-    assert keys(doubled) == rows
-    with out.open(newline="") as stream:
-        table = list(csv.DictReader(stream))
-    assert sum(row["keep"] == "True" for row in table) == len({row["group"] for row in table})
-    assert Image.open(sheet).format == "PNG"
-    document = run("dedup", "-i", doubled / "p.index", "--radius", 0, "-o", doubled / "d.json")
-    assert json.loads((doubled / "d.json").read_text())["groups"] == document["groups"]
-
-
-def test_duplicates_are_moved_only_when_told_where_to(doubled):
-    before = len(list((doubled / "photos").rglob("*.png")))
-    refused(
-        "inside of the indexed folder",
-        *("dedup", "-i", doubled / "p.index", "--move-to", doubled / "photos" / "x"),
-    )
-    moved = doubled / "moved"
-    done = run("dedup", "-i", doubled / "p.index", "--radius", 0, "--move-to", moved)
-    assert done["moved"] == done["duplicates"] >= 1
-    assert len(list(moved.rglob("*.png"))) == done["moved"]
-    assert len(list((doubled / "photos").rglob("*.png"))) == before - done["moved"]
-    assert run("dedup", "-i", doubled / "p.index", "--radius", 0)["groups"] == []
-    assert "No two images" in text("dedup", "-i", doubled / "p.index", "--radius", 0)
-    done = run("index", "add", doubled / "photos", "-i", doubled / "p.index")
-    assert (done["new"], done["gone"]) == (0, 0)
-
-
-def test_dedup_says_what_is_wrong(place):
-    location = ("dedup", "-i", place / "p.index")
-    refused("not both", *location, "--radius", 1, "--share", 0.9)
-    refused("from 0 to 32", *location, "--radius", 40)
-    refused("between 0 and 1", *location, "--share", 0)
-    refused(r"\.csv or \.json", *location, "-o", "x.txt")

@@ -1,168 +1,130 @@
-"""`ddh dedup`: groups of near-duplicates, and which image of each to keep."""
+"""`ddh dedup`: verified duplicates in folders of pictures, and which picture of each to keep."""
 
 import json
-import math
-import shutil
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from ddh._core.errors import InputError
-from ddh._core.output import csv_line, emit, json_option, quiet_option
-from ddh._core.progress import track
+from ddh._core.output import csv_line, describe_failures, emit, json_option, quiet_option
 from ddh.cli.index import open_collection
-from ddh.cli.options import ANY_PATH, NEW_FOLDER, index_option, sheet_option
+from ddh.cli.options import ANY_PATH, EXISTING, sheet_option
 from ddh.cli.search import draw_sheet
+from ddh.duplicates.keeping import KEEP
 
 if TYPE_CHECKING:
-    from ddh.duplicates import DuplicateGroup
+    from ddh.duplicates import Duplicates, Group, Picture
     from ddh.index.collection import Collection
 
 SHOWN_GROUPS = 20
 SHEET_GROUPS = 200
-DEFAULT_SHARE = 0.95
-
-Member = dict[str, Any]  # key, file, width, height, bytes, distance to the best in bits, keep
 
 
 @click.command()
-@index_option
-@click.option("--radius", type=int, help="Largest Hamming distance between two images, in bits.")
+@click.argument("folders", nargs=-1, type=EXISTING)
 @click.option(
-    "--share", type=float,
-    help=f"Smallest fraction of equal bits, instead of --radius.  [default: {DEFAULT_SHARE}]",
+    "-i", "--index", "location", metavar="INDEX",
+    help="Compare the files of this index instead of folders.",
 )  # fmt: skip
-@click.option("--folder", help="Look below this folder of the collection only.")
+@click.option("--folder", help="With --index: below this folder of the collection only.")
+@click.option(
+    "--keep", type=click.Choice(list(KEEP)), default="pixels",
+    help="Which picture of a group stays: the one with the most pixels, the most or fewest bytes, "
+    "the oldest, the newest, or by its path.",
+)  # fmt: skip
 @click.option("-o", "--out", type=ANY_PATH, help="Write the groups: .csv, .json.")
 @sheet_option
-@click.option(
-    "--move-to", type=NEW_FOLDER, help="Move all but the best of each group into this folder."
-)
 @json_option
 @quiet_option
 def dedup(
-    location: str, radius: int | None, share: float | None, folder: str | None, out: Path | None,
-    sheet: Path | None, move_to: Path | None, as_json: bool,
+    folders: tuple[Path, ...], location: str | None, folder: str | None, keep: str,
+    out: Path | None, sheet: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Find groups of near-duplicates and suggest which image of each to keep.
+    """Find duplicates in folders and suggest which picture of each group to keep.
 
-    The best image is the one with the most pixels, then the most bytes, then the one indexed
-    first. Nothing is changed unless --move-to says where to; nothing is ever deleted.
+    Needs no model and no index. Every duplicate is verified against the kept picture on its
+    pixels; what is only alike is listed apart and never proposed for removal. The picture with the
+    most pixels is kept, then the most bytes per pixel, then the better format, the oldest file
+    and the first path, unless --keep says otherwise.
 
     \b
-    ddh dedup --index photos.index --sheet duplicates.png
-    ddh dedup --index photos.index --radius 2 -o duplicates.csv
-    ddh dedup --index photos.index --move-to duplicates/
+    ddh dedup photos/ phone/ --sheet duplicates.png
+    ddh dedup photos/ --keep oldest -o duplicates.csv
+    ddh dedup --index photos.index --json
     """
-    from ddh.duplicates import find_groups
+    from ddh.duplicates import find_duplicates
 
     if out is not None and out.suffix not in (".csv", ".json"):
         raise InputError(f"the groups are written to .csv or .json, not {out.name!r}")
-    with open_collection(location, None) as collection:
-        within = _radius(radius, share, collection.index.bits)
-        found = find_groups(collection.index, within, folder=folder)
-        groups = [_ranked(collection, group) for group in track(found, "Measuring", unit="group")]
-        extra = [member for group in groups for member in group if not member["keep"]]
-        document: dict[str, Any] = {
-            "index": location, "radius": within, "groups": groups, "duplicates": len(extra),
-            "bytes": sum(member["bytes"] for member in extra),
-        }  # fmt: skip
-        if out is not None:
-            text = _csv(groups) if out.suffix == ".csv" else json.dumps(document, indent=2)
-            out.write_text(text, newline="")
-        if sheet is not None and groups:
-            draw_sheet(map(_shown, groups[:SHEET_GROUPS]), sheet)
-        if move_to is not None:
-            document["moved"] = _move(collection, extra, move_to)
-    emit(document, _text(document, move_to), as_json)
+    if (location is None) == (not folders):
+        raise InputError("give folders of pictures, or an index with --index")
+    if location is None:
+        found = find_duplicates(folders, keep=keep)
+    else:
+        with open_collection(location, None) as collection:
+            found = find_duplicates(indexed_files(collection, folder), keep=keep)
+    if out is not None:
+        document = json.dumps(found.as_json(), indent=2)
+        out.write_text(_csv(found) if out.suffix == ".csv" else document, newline="")
+    if sheet is not None and found.groups:
+        draw_sheet(map(_shown, found.groups[:SHEET_GROUPS]), sheet)
+    emit(found.as_json(), _text(found), as_json)
 
 
-def _radius(radius: int | None, share: float | None, bits: int) -> int:
-    if radius is not None and share is not None:
-        raise InputError("give --radius or --share, not both")
-    if radius is not None:
-        if not 0 <= radius <= bits:
-            raise InputError(f"--radius is a number of bits from 0 to {bits}, not {radius}")
-        return radius
-    share = DEFAULT_SHARE if share is None else share
-    if not 0 < share <= 1:
-        raise InputError(f"--share lies between 0 and 1, not {share}")
-    return math.floor((1 - share) * bits + 1e-9)
+def indexed_files(collection: "Collection", folder: str | None) -> list[Path]:
+    """The files of an index that are still there."""
+    if collection.root is None:
+        raise InputError("the indexed folder is not where it was: run `ddh index add` on it first")
+    files = (collection.root / row.key for row in collection.index.items(folder=folder))
+    return [file for file in files if file.is_file()]
 
 
-def _ranked(collection: "Collection", group: "DuplicateGroup") -> list[Member]:
-    """The members of a group, the one to keep first, the others by their distance to it."""
-    from ddh.duplicates import measure, rank
-
-    rows = collection.index.get_many([hit.key for hit in group])
-    files = {row.key: collection.file(row.key) for row in rows}
-    ranked = rank(rows, [measure(file) for file in files.values()])
-    return [
-        {
-            "key": row.key, "file": files[row.key] and str(files[row.key]), **size._asdict(),
-            "distance": distance, "keep": place == 0,
-        }
-        for place, (row, size, distance) in enumerate(ranked)
-    ]  # fmt: skip
-
-
-def _text(document: dict[str, Any], move_to: Path | None) -> str:
-    groups, radius = document["groups"], document["radius"]
-    if not groups:
-        return f"No two images lie within {radius} bits of each other."
-    lines = [
-        f"{len(groups):,} groups within {radius} bits: {document['duplicates']:,} "
-        f"images could go ({document['bytes'] / 1e6:,.1f} MB)."
-    ]
-    for group in groups[:SHOWN_GROUPS]:
-        lines.append("")
-        lines += [
-            f"  {'keep' if m['keep'] else '':<4}  {m['distance']:>4} bits  "
-            f"{m['width']:>5} x {m['height']:<5}  {m['file'] or m['key']}"
-            for m in group
-        ]
-    if (more := len(groups) - SHOWN_GROUPS) > 0:
+def _text(found: "Duplicates") -> str:
+    lines = [_summary(found)]
+    for group in found.groups[:SHOWN_GROUPS]:
+        lines += ["", _line("keep", group.keep)]
+        lines += [_line(member.kind, member.picture) for member in group.members]
+    if (more := len(found.groups) - SHOWN_GROUPS) > 0:
         lines += ["", f"... and {more:,} more groups: -o duplicates.csv or --json lists them all."]
-    moved = "Nothing was changed. --move-to FOLDER moves all but the best of each group."
-    if move_to is not None:
-        moved = f"Moved {document['moved']:,} images to {move_to}."
-    return "\n".join([*lines, "", moved])
+    if found.similar:
+        lines += ["", f"{len(found.similar):,} more pairs are alike, but not the same (--json)."]
+    failures = [{"name": str(one.path), "reason": one.reason} for one in found.skipped]
+    lines += ["", describe_failures(failures)] if failures else []
+    return "\n".join([*lines, "", "Nothing was changed."])
 
 
-def _csv(groups: list[list[Member]]) -> str:
-    lines = [csv_line(["group", "key", "file", "width", "height", "bytes", "distance", "keep"])]
-    for number, group in enumerate(groups, 1):
-        lines += [csv_line([number, *member.values()]) for member in group]
+def _summary(found: "Duplicates") -> str:
+    extra = found.removable
+    if not extra:
+        return f"No duplicates among {found.compared:,} pictures."
+    size = sum(member.picture.bytes for member in extra) / 1e6
+    return (
+        f"{len(found.groups):,} groups among {found.compared:,} pictures: "
+        f"{len(extra):,} duplicates could go ({size:,.1f} MB)."
+    )
+
+
+def _line(label: str, picture: "Picture") -> str:
+    return f"  {label:<12}  {picture.width:>5} x {picture.height:<5}  {picture.path}"
+
+
+def _rows(group: "Group") -> Iterator[tuple["Picture", str, float]]:
+    yield group.keep, "keep", 1.0
+    yield from ((member.picture, member.kind, member.score) for member in group.members)
+
+
+def _csv(found: "Duplicates") -> str:
+    lines = [csv_line(["group", "path", "kind", "score", "width", "height", "bytes"])]
+    for number, group in enumerate(found.groups, 1):
+        lines += [
+            csv_line([number, str(one.path), kind, score, one.width, one.height, one.bytes])
+            for one, kind, score in _rows(group)
+        ]
     return "".join(lines)
 
 
-def _shown(group: list[Member]) -> list[tuple[Path | None, str]]:
+def _shown(group: "Group") -> list[tuple[Path | None, str]]:
     """The entries of a group's row on the contact sheet."""
-    return [
-        (
-            Path(m["file"]) if m["file"] else None,
-            f"{'keep' if m['keep'] else str(m['distance']) + ' bits'}  {m['width']}x{m['height']}",
-        )
-        for m in group
-    ]
-
-
-def _move(collection: "Collection", extra: list[Member], folder: Path) -> int:
-    """Move all but the best of each group, under their keys, and drop their rows."""
-    if collection.root is None:
-        raise InputError("the indexed folder is not where it was: run `ddh index add` on it first")
-    if folder.resolve().is_relative_to(collection.root):
-        raise InputError(f"{folder} lies inside of the indexed folder: choose one outside of it")
-    moved = 0
-    for key in (member["key"] for member in extra):
-        source, target = collection.root / key, folder / key
-        if not source.is_file():
-            continue
-        if target.exists():
-            raise InputError(f"{target} is there already; {moved} images were moved before")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(source, target)
-        collection.index.delete([key])
-        moved += 1
-    return moved
+    return [(one.path, f"{kind}  {one.width}x{one.height}") for one, kind, _ in _rows(group)]

@@ -1,20 +1,30 @@
-"""Which pictures are the same: groups of near-duplicates, and which picture of each to keep.
+"""Which pictures are the same: verified duplicates of picture files, and groups of codes.
 
-import ddh.index
-from ddh.duplicates import find_groups
+from ddh.duplicates import find_duplicates
 
-with ddh.index.open("photos.index") as index:
-    for group in find_groups(index, radius=2):
-        print([hit.key for hit in group])
+for group in find_duplicates("photos/"):
+    print(group.keep.path, [(member.picture.path, member.kind) for member in group.members])
 """
 
+from ddh.duplicates.finding import find_duplicates
 from ddh.duplicates.grouping import DuplicateGroup, find_groups, group_codes
+from ddh.duplicates.keeping import KEEP
 from ddh.duplicates.ranking import FileSize, RankedPicture, measure, rank
+from ddh.duplicates.results import KINDS, Duplicates, Group, Member, Picture, Similar, Skipped
 
 __all__ = [
+    "KEEP",
+    "KINDS",
     "DuplicateGroup",
+    "Duplicates",
     "FileSize",
+    "Group",
+    "Member",
+    "Picture",
     "RankedPicture",
+    "Similar",
+    "Skipped",
+    "find_duplicates",
     "find_groups",
     "group_codes",
     "measure",
