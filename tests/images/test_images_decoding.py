@@ -7,7 +7,8 @@ import pytest
 from PIL import Image, ImageOps
 
 from ddh.images import UnreadableImage, decode
-from ddh.images.decoding import picture_extensions, picture_formats, to_rgb
+from ddh.images.decoding import to_rgb
+from ddh.images.formats import picture_extensions, picture_formats
 
 
 def encoded(image, format, **options):

@@ -31,6 +31,7 @@ LITTLE_MEMORY, LITTLE_DISK = 2 << 30, 1 << 30
 EXTRAS = {
     "faiss": "approximate neighbours for millions of images, export to faiss",
     "serve": "the HTTP service and the web page (ddh serve)",
+    "photos": "HEIC, AVIF, JPEG XL and camera RAW; ddh add --watch",
     "lite": "ImageNet weights of EfficientNet-Lite1 and 2",
     "timm": "any timm model as a backbone",
     "postgres": "an index in PostgreSQL",
@@ -44,6 +45,8 @@ MODULES = {
     "faiss-cpu": "faiss",
     "opencv-python-headless": "cv2",
     "pillow": "PIL",
+    "pillow-heif": "pillow_heif",
+    "pillow-jxl-plugin": "pillow_jxl",
     "scikit-learn": "sklearn",
 }
 WEIGHTS = {"efficientnet-lite0": "", "efficientnet-lite1": "lite", "efficientnet-lite2": "lite"}

@@ -15,7 +15,8 @@ from PIL import Image
 from ddh._core.errors import DDHError, InputError, MissingDependency, optional
 from ddh.cluster.batches import ImageFile
 from ddh.images import ImageSource, UnreadableImage, decode
-from ddh.images.decoding import DEFAULT_LIMITS, picture_extensions, printable
+from ddh.images.decoding import DEFAULT_LIMITS, printable
+from ddh.images.formats import picture_extensions
 from ddh.images.sources import picture_files
 from ddh.index import Index
 from ddh.index.collection import DIGEST_BYTES

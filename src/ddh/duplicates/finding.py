@@ -1,12 +1,11 @@
 """Find duplicates among picture files: measure each file once, propose pairs, verify, group."""
 
+import math
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from io import BytesIO
 from pathlib import Path
-
-from PIL import Image
 
 from ddh._core.errors import InputError
 from ddh._core.progress import track
@@ -14,7 +13,8 @@ from ddh._core.threads import thread_imap
 from ddh.duplicates.keeping import keep_order
 from ddh.duplicates.results import Duplicates, Group, Member, Picture, Skipped
 from ddh.images import ImageFolder, UnreadableImage
-from ddh.images.decoding import ORIENTATION, picture_formats, printable
+from ddh.images.decoding import printable
+from ddh.images.formats import ORIENTATION, open_picture
 from ddh.index.collection import bytes_digest
 
 PathLike = str | os.PathLike[str]
@@ -79,7 +79,7 @@ def _read(path: Path) -> Picture | Skipped:
     try:
         state = path.stat()
         content = path.read_bytes()
-        with Image.open(BytesIO(content), formats=picture_formats()) as image:
+        with open_picture(BytesIO(content), math.inf) as image:
             (width, height), name = image.size, image.format or ""
             if image.getexif().get(ORIENTATION, 1) in (5, 6, 7, 8):
                 width, height = height, width

@@ -1,10 +1,11 @@
 """Which picture of a group of near-duplicates to keep: most pixels, then bytes, then the oldest."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ddh.images.decoding import picture_formats
+from ddh.images.formats import open_picture
 from ddh.index import Row
 
 
@@ -26,12 +27,10 @@ class RankedPicture(NamedTuple):
 
 def measure(file: Path | None) -> FileSize:
     """Width, height and bytes of a picture, read from its header."""
-    from PIL import Image
-
     if file is None:
         return FileSize()
     try:
-        with Image.open(file, formats=picture_formats()) as image:
+        with file.open("rb") as content, open_picture(content, math.inf) as image:
             return FileSize(*image.size, file.stat().st_size)
     except Exception:  # a damaged header makes Pillow's parsers raise almost anything
         return FileSize()

@@ -10,6 +10,7 @@ What happens to each kind:
 - CMYK is turned to RGB by the plain formula, with ink inverted as Adobe writes it only where the
   file says so; colour profiles are not applied;
 - of an animation the first frame counts;
+- of a camera RAW file the embedded preview, or else its sensor demosaiced at half size;
 - a file that ends too early is an error, never half a picture (unless the application itself has
   set Pillow's `ImageFile.LOAD_TRUNCATED_IMAGES`); damage inside a JPEG that leaves its structure
   whole cannot be seen.
@@ -23,26 +24,21 @@ import math
 import os
 import stat
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageChops, ImageFile, UnidentifiedImageError
+from PIL import Image, ImageChops, UnidentifiedImageError
 
 from ddh._core.errors import InputError
-
-# Identified by Pillow but not pictures that it can draw by itself: documents, science containers,
-# video, and formats that would start another program (EPS runs Ghostscript on a stranger's file).
-NOT_PICTURES = frozenset({"BUFR", "EPS", "GRIB", "HDF5", "IPTC", "MPEG", "PDF", "WMF"})
+from ddh.images.formats import ORIENTATION, MissingLibrary, is_upright, open_picture
 
 # How many times larger than needed a JPEG must be for each scale. Reducing blurs a little, and 1/4
 # more than 1/2, so more pixels are kept there: measured on photographs, 64-bit codes then agree
 # with those of the full decoding in 99.5 % of bits or more (docs/images.md).
 REDUCTIONS = ((4, 8.0), (2, 2.5))
 
-ORIENTATION = 0x0112
 UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -80,20 +76,6 @@ class Limits:
 
 
 DEFAULT_LIMITS = Limits()
-
-
-@cache
-def picture_formats() -> tuple[str, ...]:
-    """The formats that this Pillow can read as pictures."""
-    Image.init()
-    return tuple(sorted(set(Image.OPEN) - NOT_PICTURES))
-
-
-@cache
-def picture_extensions() -> frozenset[str]:
-    """File name endings (lower case, with the dot) of `picture_formats`."""
-    formats = {*picture_formats(), "MPO"}  # MPO has no opener of its own: it starts as a JPEG
-    return frozenset(e for e, f in Image.registered_extensions().items() if f in formats)
 
 
 def decode(
@@ -147,7 +129,7 @@ def _decode_open(file: BinaryIO, name: str, limits: Limits, at_least: int | None
             name, f"the file has {size:,} bytes, the limit is {limits.file_bytes:,}"
         )
     try:
-        with Image.open(file, formats=picture_formats()) as image:
+        with open_picture(file, limits.megapixels) as image:
             _check_pixels(image, name, limits)
             if at_least is not None:
                 _reduce(image, at_least)
@@ -157,6 +139,8 @@ def _decode_open(file: BinaryIO, name: str, limits: Limits, at_least: int | None
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise UnreadableImage(name, f"too many pixels, refused from its header: {error}") from error
+    except MissingLibrary as error:
+        raise UnreadableImage(name, str(error)) from error
     except UnidentifiedImageError as error:
         raise UnreadableImage(name, "not a picture in any format that can be read here") from error
     except Exception as error:  # a damaged file makes Pillow's parsers raise almost anything
@@ -168,10 +152,12 @@ def _cause(error: BaseException) -> str:
     return text or type(error).__name__
 
 
-def _check_pixels(image: ImageFile.ImageFile, name: str, limits: Limits) -> None:
+def _check_pixels(image: Image.Image, name: str, limits: Limits) -> None:
     width, height = image.size
     limit, why = limits.megapixels, ""
-    if limits.slow_megapixels < limit and any(tile[0] in Image.DECODERS for tile in image.tile):
+    if limits.slow_megapixels < limit and any(
+        tile[0] in Image.DECODERS for tile in getattr(image, "tile", ())
+    ):
         limit, why = limits.slow_megapixels, f" for {image.format}, which is slow to decode"
     if width * height > limit * 1e6:
         raise UnreadableImage(
@@ -191,6 +177,8 @@ def _reduce(image: Image.Image, at_least: int) -> None:
 
 def _upright(image: Image.Image) -> Image.Image:
     """Apply the EXIF orientation; one that cannot be read counts as upright."""
+    if is_upright(image):
+        return image
     try:
         orientation = image.getexif().get(ORIENTATION, 1)
     except Exception:  # damaged metadata does not spoil good pixels

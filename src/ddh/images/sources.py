@@ -3,6 +3,7 @@
 import os
 import warnings
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from PIL import Image
 
 from ddh._core.errors import DDHWarning, InputError
 from ddh._core.spans import spans
-from ddh.images.decoding import DEFAULT_LIMITS, Limits, decode, picture_extensions, printable
+from ddh.images.decoding import DEFAULT_LIMITS, Limits, decode, printable
+from ddh.images.formats import describe_ignored, is_picture
 
 ROWS = 1024  # pictures converted at a time, so that temporary floats stay small
 EXPECTED = "images are arrays of shape (n, h, w), (n, h, w, 1), (n, h, w, 3) or (n, h, w, 4)"
@@ -88,8 +90,10 @@ class ImageFiles(ImageSource):
 class ImageFolder(ImageFiles):
     """All picture files below a folder, sorted by their name relative to it.
 
-    A file counts when its ending is one that Pillow knows for pictures; hidden files and folders
-    are skipped. Links are followed, and a folder reached by several ways is entered once.
+    A file counts when its ending is one of a format that can be read here, or, where its name has
+    no ending, when its content begins as a picture does; `ignored` counts the other files by their
+    endings. Hidden files and folders are skipped. Links are followed, and a folder reached by
+    several ways is entered once.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -97,11 +101,14 @@ class ImageFolder(ImageFiles):
         if not folder.is_dir():
             state = "is not a folder" if folder.exists() else "does not exist"
             raise InputError(f"{printable(folder)} {state}: give a folder that holds images")
-        found = sorted(picture_files(folder), key=lambda file: printable(file.relative_to(folder)))
+        self.ignored: Counter[str] = Counter()
+        files = picture_files(folder, self.ignored)
+        found = sorted(files, key=lambda file: printable(file.relative_to(folder)))
         if not found:
             raise InputError(
                 f"no images in {printable(folder)}: looked in it and below for files such as "
-                ".jpg, .png, .webp, .gif or .tif (hidden ones are skipped)"
+                ".jpg, .png, .webp, .gif or .tif (hidden ones are skipped). "
+                + describe_ignored(self.ignored)
             )
         super().__init__(found, root=folder, limits=limits)
 
@@ -109,8 +116,11 @@ class ImageFolder(ImageFiles):
         return f"<ImageFolder {printable(self.root or '')} of {len(self):,} images>"
 
 
-def picture_files(folder: Path) -> Iterator[Path]:
-    """Picture files below `folder`; real folders first, so that a loop of links adds nothing."""
+def picture_files(folder: Path, ignored: Counter[str] | None = None) -> Iterator[Path]:
+    """Picture files below `folder`; real folders first, so that a loop of links adds nothing.
+
+    Other files are counted in `ignored` by their endings.
+    """
     pending, seen = [folder], set()
     linked: list[Path] = []
     while pending or linked:
@@ -133,8 +143,10 @@ def picture_files(folder: Path) -> Iterator[Path]:
                 continue
             if entry.is_dir():
                 (linked if entry.is_symlink() else pending).append(Path(entry.path))
-            elif Path(entry.name).suffix.lower() in picture_extensions():
+            elif is_picture(Path(entry.path)):
                 yield Path(entry.path)
+            elif ignored is not None:
+                ignored[Path(entry.name).suffix.lower()] += 1
 
 
 class ImageArray(ImageSource):

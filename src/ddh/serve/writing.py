@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 
 from ddh._core.atomic import write_atomic
 from ddh._core.errors import DDHError, InputError
-from ddh.images.decoding import picture_extensions, picture_formats
+from ddh.images.formats import needs_library, picture_extensions, picture_formats
 from ddh.index import FileStamp, Index, Row
 from ddh.index.collection import bytes_digest
 from ddh.index.rows import check_text
@@ -83,6 +83,8 @@ class Rows:
         The file's name is a digest of its bytes, with the extension of its actual format.
         """
         root = self.upload_root()
+        if needs_library(io.BytesIO(content)):  # this process does not decode it
+            raise InputError("HEIC, JPEG XL and RAW are not stored: send a JPEG or PNG file")
         with Image.open(io.BytesIO(content), formats=picture_formats()) as image:
             extension = _extension(image.format or "")
         digest = bytes_digest(content)
