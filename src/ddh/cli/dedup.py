@@ -1,21 +1,24 @@
 """`ddh dedup`: verified duplicates in folders of pictures, and which picture of each to keep."""
 
 import json
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ddh._core.errors import InputError
 from ddh._core.output import csv_line, describe_failures, emit, json_option, quiet_option
 from ddh.cli.index import open_collection
-from ddh.cli.options import ANY_PATH, EXISTING, sheet_option
+from ddh.cli.options import ANY_PATH, EXISTING, NEW_FILE, NEW_FOLDER, sheet_option
 from ddh.cli.search import draw_sheet
 from ddh.duplicates.keeping import KEEP
+from ddh.images.decoding import printable
 
 if TYPE_CHECKING:
-    from ddh.duplicates import Duplicates, Group, Picture
+    from ddh.duplicates import Duplicates, Group, Outcome, Picture
+    from ddh.duplicates.actions import Action
     from ddh.index.collection import Collection
 
 SHOWN_GROUPS = 20
@@ -36,11 +39,29 @@ SHEET_GROUPS = 200
 )  # fmt: skip
 @click.option("-o", "--out", type=ANY_PATH, help="Write the groups: .csv, .json.")
 @sheet_option
+@click.option("--move-to", type=NEW_FOLDER, help="Move the duplicates to this folder.")
+@click.option("--trash", is_flag=True, help="Move the duplicates to the system's trash.")
+@click.option(
+    "--hardlink", is_flag=True, help="Replace identical files by hard links to the kept picture."
+)
+@click.option(
+    "--journal", type=NEW_FILE,
+    help="New file that lists what was done, for --undo; by default in the user's state folder.",
+)  # fmt: skip
+@click.option(
+    "--apply", "listed", type=NEW_FILE, metavar="FILE",
+    help="Act on the list in this file (.json, .csv), verified again, instead of searching.",
+)  # fmt: skip
+@click.option(
+    "--undo", "undone", type=NEW_FILE, metavar="JOURNAL", help="Restore what a journal lists."
+)
 @json_option
 @quiet_option
+@click.pass_context
 def dedup(
-    folders: tuple[Path, ...], location: str | None, folder: str | None, keep: str,
-    out: Path | None, sheet: Path | None, as_json: bool,
+    ctx: click.Context, folders: tuple[Path, ...], location: str | None, folder: str | None,
+    keep: str, out: Path | None, sheet: Path | None, move_to: Path | None, trash: bool,
+    hardlink: bool, journal: Path | None, listed: Path | None, undone: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Find duplicates in folders and suggest which picture of each group to keep.
 
@@ -49,28 +70,102 @@ def dedup(
     most pixels is kept, then the most bytes per pixel, then the better format, the oldest file
     and the first path, unless --keep says otherwise.
 
+    Nothing is changed unless --move-to, --trash or --hardlink says so, and --undo restores it.
+    Files that have changed since they were compared are left alone and named.
+
     \b
     ddh dedup photos/ phone/ --sheet duplicates.png
     ddh dedup photos/ --keep oldest -o duplicates.csv
+    ddh dedup --apply duplicates.csv --trash
     ddh dedup --index photos.index --json
     """
-    from ddh.duplicates import find_duplicates
+    from ddh.duplicates import act, find_duplicates, removals, undo
 
+    action = _action(move_to, trash, hardlink)
+    searches = bool(folders) or location is not None
+    if undone is not None:
+        if action or listed or searches:
+            raise InputError("--undo takes nothing but its journal")
+        restored = undo(undone)
+        _report(ctx, {"restored": restored.as_json()}, _undone(restored), restored, as_json)
+        return
+    if listed is not None:
+        if action is None or searches:
+            raise InputError("--apply takes no folders, and --move-to, --trash or --hardlink")
+        from ddh.duplicates.lists import read_list, verify
+
+        wanted, refused = verify(read_list(listed))
+        outcome = act(wanted, action, folder=move_to, journal=journal)
+        outcome.refused[:0] = refused
+        _report(ctx, {"acted": outcome.as_json()}, _acted(outcome, action), outcome, as_json)
+        return
     if out is not None and out.suffix not in (".csv", ".json"):
         raise InputError(f"the groups are written to .csv or .json, not {out.name!r}")
     if (location is None) == (not folders):
         raise InputError("give folders of pictures, or an index with --index")
     if location is None:
+        _refuse_inside(move_to, folders)
         found = find_duplicates(folders, keep=keep)
     else:
         with open_collection(location, None) as collection:
-            found = find_duplicates(indexed_files(collection, folder), keep=keep)
+            files = indexed_files(collection, folder)
+            _refuse_inside(move_to, [collection.root] if collection.root else [])
+            found = find_duplicates(files, keep=keep)
     if out is not None:
-        document = json.dumps(found.as_json(), indent=2)
-        out.write_text(_csv(found) if out.suffix == ".csv" else document, newline="")
+        text = _csv(found) if out.suffix == ".csv" else json.dumps(found.as_json(), indent=2)
+        out.write_text(text, newline="", encoding="utf-8")
     if sheet is not None and found.groups:
         draw_sheet(map(_shown, found.groups[:SHEET_GROUPS]), sheet)
-    emit(found.as_json(), _text(found), as_json)
+    if action is None:
+        emit(found.as_json(), f"{_text(found)}\n\nNothing was changed.", as_json)
+        return
+    wanted = [one for one in removals(found) if action != "hardlink" or one.kind == "identical"]
+    outcome = act(wanted, action, folder=move_to, journal=journal)
+    document = found.as_json() | {"acted": outcome.as_json()}
+    _report(ctx, document, f"{_text(found)}\n\n{_acted(outcome, action)}", outcome, as_json)
+
+
+def _action(move_to: Path | None, trash: bool, hardlink: bool) -> "Action | None":
+    chosen: list[Action] = []
+    chosen += ["move"] if move_to is not None else []
+    chosen += ["trash"] if trash else []
+    chosen += ["hardlink"] if hardlink else []
+    if len(chosen) > 1:
+        raise InputError("give one of --move-to, --trash and --hardlink")
+    return chosen[0] if chosen else None
+
+
+def _refuse_inside(move_to: Path | None, folders: Iterable[Path]) -> None:
+    for folder in folders:
+        if move_to is not None and move_to.resolve().is_relative_to(folder.resolve()):
+            raise InputError(f"{move_to} lies inside of {folder}: choose a folder outside of it")
+
+
+def _report(
+    ctx: click.Context, document: dict[str, Any], text: str, outcome: "Outcome", as_json: bool
+) -> None:
+    """Print the result; files that were left alone make the command fail."""
+    emit(document, text, as_json)
+    if outcome.refused:
+        ctx.exit(1)
+
+
+def _acted(outcome: "Outcome", action: "Action") -> str:
+    what = {"move": "Moved", "trash": "Moved to the trash", "hardlink": "Replaced by hard links"}
+    lines = [f"{what[action]}: {len(outcome.done):,} files."]
+    if outcome.done:
+        lines.append(f"Undo it with: ddh dedup --undo {shlex.quote(str(outcome.journal))}")
+    return "\n".join(lines + _refusals(outcome))
+
+
+def _undone(outcome: "Outcome") -> str:
+    lines = [f"In their old places: {len(outcome.done):,} files."]
+    return "\n".join(lines + _refusals(outcome))
+
+
+def _refusals(outcome: "Outcome") -> list[str]:
+    lines = [f"  {file.path}: {file.reason}" for file in outcome.refused]
+    return [f"Left alone: {len(lines):,} files.", *lines] if lines else []
 
 
 def indexed_files(collection: "Collection", folder: str | None) -> list[Path]:
@@ -92,7 +187,7 @@ def _text(found: "Duplicates") -> str:
         lines += ["", f"{len(found.similar):,} more pairs are alike, but not the same (--json)."]
     failures = [{"name": str(one.path), "reason": one.reason} for one in found.skipped]
     lines += ["", describe_failures(failures)] if failures else []
-    return "\n".join([*lines, "", "Nothing was changed."])
+    return "\n".join(lines)
 
 
 def _summary(found: "Duplicates") -> str:
@@ -116,10 +211,21 @@ def _rows(group: "Group") -> Iterator[tuple["Picture", str, float]]:
 
 
 def _csv(found: "Duplicates") -> str:
-    lines = [csv_line(["group", "path", "kind", "score", "width", "height", "bytes"])]
+    lines = [csv_line(["group", "path", "kind", "score", "width", "height", "bytes", "digest"])]
     for number, group in enumerate(found.groups, 1):
         lines += [
-            csv_line([number, str(one.path), kind, score, one.width, one.height, one.bytes])
+            csv_line(
+                [
+                    number,
+                    printable(one.path),
+                    kind,
+                    score,
+                    one.width,
+                    one.height,
+                    one.bytes,
+                    one.digest,
+                ]
+            )
             for one, kind, score in _rows(group)
         ]
     return "".join(lines)

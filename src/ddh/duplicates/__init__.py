@@ -6,6 +6,7 @@ for group in find_duplicates("photos/"):
     print(group.keep.path, [(member.picture.path, member.kind) for member in group.members])
 """
 
+from ddh.duplicates.actions import Outcome, Removal, act, removals, undo
 from ddh.duplicates.finding import find_duplicates
 from ddh.duplicates.grouping import DuplicateGroup, find_groups, group_codes
 from ddh.duplicates.keeping import KEEP
@@ -20,13 +21,18 @@ __all__ = [
     "FileSize",
     "Group",
     "Member",
+    "Outcome",
     "Picture",
     "RankedPicture",
+    "Removal",
     "Similar",
     "Skipped",
+    "act",
     "find_duplicates",
     "find_groups",
     "group_codes",
     "measure",
     "rank",
+    "removals",
+    "undo",
 ]

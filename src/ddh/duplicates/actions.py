@@ -59,21 +59,21 @@ class Outcome:
     Parameters
     ----------
     journal
-        What `undo` takes; None where nothing was done.
+        What `undo` takes.
     done
         Files that were moved, linked or restored.
     refused
         Files that were left alone, each with the reason.
     """
 
-    journal: Path | None
+    journal: Path
     done: list[Path] = field(default_factory=list)
     refused: list[Skipped] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
         """For the command line and the service."""
         return {
-            "journal": None if self.journal is None else str(self.journal),
+            "journal": str(self.journal),
             "done": [printable(path) for path in self.done],
             "refused": [
                 {"path": printable(file.path), "reason": file.reason} for file in self.refused
@@ -134,8 +134,9 @@ def act(
     wanted = [_absolute(file) for file in files]
     kept = {_real(file.keep) for file in wanted}
     base = _shared_folder(wanted)
-    outcome, check = Outcome(None), _Checks(kept)
+    check = _Checks(kept)
     with Journal(Path(journal) if journal else new_journal()) as log:
+        outcome = Outcome(log.path)
         for file in track(wanted, "Acting", unit="file"):
             try:
                 check(file, action)
@@ -148,7 +149,6 @@ def act(
                 outcome.refused.append(Skipped(file.path, _reason(error)))
             else:
                 outcome.done.append(file.path)
-        outcome.journal = None if log.is_empty else log.path
     return outcome
 
 

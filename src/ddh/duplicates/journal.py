@@ -6,8 +6,7 @@ import secrets
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any
 
 from ddh._core.errors import DDHError, InputError
 from ddh._core.jobs import jobs_folder
@@ -23,57 +22,46 @@ def new_journal() -> Path:
 
 
 class Journal:
-    """Appends entries; the file is created with the first one. Closed by its `with` block."""
+    """Appends entries to a new file, or to the journal of an action that is undone."""
 
     def __init__(self, path: Path, *, resume: bool = False) -> None:
-        if not resume and os.path.lexists(path):
-            raise InputError(f"{path} is there already: give another --journal")
-        self.path, self._resume = path, resume
-        self._stream: BinaryIO | None = None
+        self.path = path
+        try:
+            make_folders(path.parent)
+            self._stream = path.open("ab" if resume else "xb")
+        except FileExistsError:
+            raise InputError(f"{path} is there already: give another --journal") from None
+        except OSError as error:
+            raise self._failed(error) from error
+        if resume:
+            self._append(b"")  # ends what a crash may have left of a line
+        else:
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            self.write(ddh="journal", version=VERSION, started=now)
+            sync_folder(path.parent)
 
     def __enter__(self) -> "Journal":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._stream is not None:
-            self._stream.close()
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing was written to it here."""
-        return self._stream is None
+    def __exit__(self, *error: object) -> None:
+        self._stream.close()
 
     def write(self, **entry: Any) -> None:
         """Append an entry, and wait until the disk has it."""
+        self._append(json.dumps(entry).encode())
+
+    def _append(self, line: bytes) -> None:
         try:
-            if self._stream is None:
-                self._open()
-            self._append(entry)
+            self._stream.write(line + b"\n")
+            self._stream.flush()
+            os.fsync(self._stream.fileno())
         except OSError as error:
-            raise DDHError(
-                f"the journal {self.path} cannot be written ({error}): nothing more is done"
-            ) from error
+            raise self._failed(error) from error
 
-    def _open(self) -> None:
-        make_folders(self.path.parent)
-        self._stream = self.path.open("ab" if self._resume else "xb")
-        if self._resume:
-            self._stream.write(b"\n")  # after what a crash may have left of a line
-        else:
-            now = datetime.now(UTC).isoformat(timespec="seconds")
-            self._append({"ddh": "journal", "version": VERSION, "started": now})
-        sync_folder(self.path.parent)
-
-    def _append(self, entry: Entry) -> None:
-        assert self._stream is not None
-        self._stream.write(json.dumps(entry).encode() + b"\n")
-        self._stream.flush()
-        os.fsync(self._stream.fileno())
+    def _failed(self, error: OSError) -> DDHError:
+        return DDHError(
+            f"the journal {self.path} cannot be written ({error}): nothing more is done"
+        )
 
 
 def read_journal(path: Path) -> list[Entry]:

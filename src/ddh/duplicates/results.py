@@ -118,8 +118,14 @@ class Duplicates:
             "groups": [
                 {
                     "keep": printable(group.keep.path),
+                    "digest": group.keep.digest,
                     "members": [
-                        {"path": printable(m.picture.path), "kind": m.kind, "score": m.score}
+                        {
+                            "path": printable(m.picture.path),
+                            "kind": m.kind,
+                            "score": m.score,
+                            "digest": m.picture.digest,
+                        }
                         for m in group.members
                     ],
                 }
