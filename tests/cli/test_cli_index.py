@@ -175,15 +175,139 @@ def test_index_and_folder_may_move_together(place, monkeypatch):
     )
 
 
-def test_another_folder_is_refused(place):
+def test_a_copy_takes_the_place_of_the_folder_if_it_is_said_to(place):
     draw(place / "stranger" / "x.png", 7)
-    refused("is not in it", "index", "add", place / "stranger", "-i", place / "p.index")
+    add = ("index", "add", place / "stranger", "-i", place / "p.index")
+    refused("none of them is in", *add, "--moved")
     shutil.copytree(place / "photos", place / "copy")
-    refused("--moved", "index", "add", place / "copy", "-i", place / "p.index")
     done = run("index", "add", place / "copy", "-i", place / "p.index", "--moved")
-    assert (done["new"], done["changed"], done["unchanged"]) == (0, 0, 12)
-    shutil.rmtree(place / "copy")
-    refused("none of them is in", "index", "add", place / "stranger", "-i", place / "p.index")
+    assert (done["new"], done["changed"], done["unchanged"], done["rows"]) == (0, 0, 12, 12)
+
+
+# -- several roots --------------------------------------------------------------------------------
+
+
+def test_another_folder_is_another_root(place, monkeypatch):
+    draw(place / "backup" / "phone" / "x.png", 70)
+    done = run("index", "add", place / "backup" / "phone", "-i", place / "p.index")
+    assert (done["new"], done["rows"], done["gone"]) == (1, 13, 0)
+    assert "phone/x.png" in keys(place)
+    forbid_encoding(monkeypatch)
+    for folder in (place / "photos", place / "backup" / "phone"):
+        done = run("index", "add", folder, "-i", place / "p.index", "--prune")
+        assert (done["new"], done["gone"], done["pruned"], done["rows"]) == (0, 0, 0, 13)
+    file = str((place / "backup" / "phone" / "x.png").resolve())
+    for query in (file, "phone/x.png"):
+        hit = run("search", query, "-i", place / "p.index", "-k", 1)["queries"][0]["hits"][0]
+        assert (hit["key"], hit["file"], hit["missing"]) == ("phone/x.png", file, None)
+    only = run("search", "phone/x.png", "--folder", "phone", "-i", place / "p.index")
+    assert [hit["key"] for hit in only["queries"][0]["hits"]] == ["phone/x.png"]
+
+
+def test_labels_of_roots_are_unique_and_kept_apart_from_folders(place):
+    for number, name in enumerate(("a/phone", "b/phone", "c/animals")):
+        draw(place / name / "x.png", 70 + number)
+        run("index", "add", place / name, "-i", place / "p.index")
+    assert {"phone/x.png", "phone-2/x.png", "animals-2/x.png"} <= keys(place)
+    draw(place / "photos" / "phone" / "y.png", 80)
+    done = run("index", "add", place / "photos", "-i", place / "p.index")
+    assert done["skipped"][0]["name"] == "phone/y.png"
+    assert "name of another root" in done["skipped"][0]["reason"]
+
+
+def test_a_wider_folder_takes_in_the_roots_inside(place, monkeypatch):
+    forbid_encoding(monkeypatch)
+    (place / "album").mkdir()
+    (place / "photos").rename(place / "album" / "photos")
+    run("index", "add", place / "album" / "photos", "-i", place / "p.index")
+    done = run("index", "add", place / "album", "-i", place / "p.index", "--prune")
+    assert (done["new"], done["unchanged"], done["rows"]) == (0, 12, 12)
+    assert "album/photos/animals/1.png" in keys(place)
+    hit = run("search", "album/photos/animals/1.png", "-i", place / "p.index", "-k", 1)
+    assert hit["queries"][0]["hits"][0]["missing"] is None
+
+
+def test_moved_renamed_and_copied_files_are_not_encoded(place, monkeypatch):
+    forbid_encoding(monkeypatch)
+    photos = place / "photos"
+    with ddh.index.open(place / "p.index") as index:
+        row = index.get("animals/1.png")
+        index.upsert([row.key], [row.code], paths=[row.path], stamps=[row.stamp],
+                     metadata=[{"album": "best"}])  # fmt: skip
+    (photos / "animals" / "1.png").rename(photos / "plants" / "renamed.png")
+    shutil.copy(photos / "animals" / "2.png", photos / "copy.png")
+    done = run("index", "add", photos, "-i", place / "p.index")
+    assert (done["new"], done["moved"], done["copies"], done["gone"]) == (0, 1, 1, 0)
+    assert done["rows"] == 13
+    with ddh.index.open(place / "p.index") as index:
+        moved = index.get("plants/renamed.png")
+        assert index.get("animals/1.png") is None
+        assert (moved.path, moved.metadata) == ("plants/renamed.png", {"album": "best"})
+        assert (moved.code == row.code).all()
+        assert (index.get("copy.png").code == index.get("animals/2.png").code).all()
+    again = run("index", "add", photos, "-i", place / "p.index")
+    assert (again["unchanged"], again["moved"], again["copies"]) == (13, 0, 0)
+    (place / "phone").mkdir()
+    (photos / "copy.png").rename(place / "phone" / "a.png")
+    done = run("index", "add", place / "phone", "-i", place / "p.index")
+    assert (done["moved"], done["rows"]) == (1, 13)
+
+
+def test_equal_new_files_are_encoded_once(place, model, monkeypatch):
+    for name in ("x.png", "y.png", "z.png"):
+        draw(place / "same" / name, 3)
+    (place / "same" / "bad1.png").write_bytes(b"no picture")
+    (place / "same" / "bad2.png").write_bytes(b"no picture")
+    encoded, encode = [], DDH.encode_images
+
+    def counted(self, images, **options):
+        encoded.extend(images.names)
+        return encode(self, images, **options)
+
+    monkeypatch.setattr(DDH, "encode_images", counted)
+    done = run("index", "add", place / "same", "-i", place / "s.index", "-m", model)
+    assert len([name for name in encoded if "bad" not in name]) == 1
+    assert (done["new"], done["copies"], done["rows"]) == (1, 2, 3)
+    assert [entry["name"] for entry in done["skipped"]] == ["bad1.png", "bad2.png"]
+
+
+def test_files_that_are_gone_are_marked(place):
+    (place / "photos" / "animals" / "1.png").unlink()
+    hits = run("search", "animals/1.png", "-i", place / "p.index", "-k", 3)["queries"][0]["hits"]
+    assert [hit["missing"] for hit in hits] == ["gone", None, None]
+    shown = text("search", "animals/1.png", "-i", place / "p.index", "-k", 3).splitlines()
+    assert shown[2].endswith("animals/1.png  (gone)")
+    assert shown[3].endswith(".png")
+
+
+@pytest.mark.parametrize("left", ["nothing", "an empty folder"])
+def test_a_root_that_is_not_mounted_keeps_its_rows(place, left):
+    draw(place / "drive" / "x.png", 70)
+    run("index", "add", place / "drive", "-i", place / "p.index")
+    shutil.rmtree(place / "drive")
+    if left != "nothing":
+        (place / "drive").mkdir()
+        done = run("index", "add", place / "drive", "-i", place / "p.index", "--prune")
+        assert (done["gone"], done["pruned"], done["rows"]) == (0, 0, 13)
+    done = run("index", "add", place / "photos", "-i", place / "p.index", "--prune")
+    drive = str((place / "drive").resolve())
+    assert (done["pruned"], done["rows"], done["absent"]) == (0, 13, {drive: 1})
+    shown = text("index", "add", place / "photos", "-i", place / "p.index")
+    assert f"{drive} is not there, or is empty: its 1 pictures are kept." in shown
+    hit = run("search", "drive/x.png", "-i", place / "p.index", "-k", 1)["queries"][0]["hits"][0]
+    assert hit["missing"] == "offline"
+    assert "folder is not there" in text("search", "drive/x.png", "-i", place / "p.index", "-k", 1)
+    draw(place / "elsewhere" / "x.png", 70)
+    if left == "nothing":  # the same drive in another place
+        done = run("index", "add", place / "elsewhere", "-i", place / "p.index")
+        assert (done["new"], done["rows"], done["absent"]) == (0, 13, {})
+
+
+def test_other_files_are_counted(place):
+    (place / "photos" / "film.mov").touch()
+    done = run("index", "add", place / "photos", "-i", place / "p.index")
+    assert done["ignored"] == {".mov": 1}
+    assert "Not read: 1 .mov." in text("index", "add", place / "photos", "-i", place / "p.index")
 
 
 def test_a_part_of_the_folder_leaves_the_rest_alone(place):
@@ -215,7 +339,7 @@ def test_a_new_index_wants_a_model_and_an_old_one_its_own(place, model, tmp_path
     refused("codes of two models", *arguments, "-m", tmp_path / "other.ddh")
     with ddh.index.open(place / "p.index") as index:
         index.set_setting(model=str(tmp_path / "gone.ddh"), model_from_index="gone.ddh")
-    draw(place / "photos" / "n.png", 5)
+    draw(place / "photos" / "n.png", 500)
     refused(r"gone\.ddh any more: give --model", *arguments)
     assert run(*arguments, "-m", model)["new"] == 1
     assert run("search", place / "photos" / "n.png", "-i", place / "p.index")["queries"]

@@ -2,12 +2,15 @@
 
 import io
 import os
+import shutil
 
 import numpy as np
 import pytest
 from PIL import Image
+from serve_place import draw
 
 import ddh.index
+from ddh.index.collection import Collection
 from ddh.serve.items import Pictures
 
 
@@ -115,3 +118,29 @@ def test_without_a_folder_there_are_no_pictures():
     pictures = Pictures(None)
     assert pictures.file("a.png") is None
     assert not pictures.exists("a.png")
+
+
+def test_files_of_several_roots_and_what_is_missing(place, tmp_path):
+    draw(tmp_path / "phone" / "new.png", 90, (40, 30))
+    draw(tmp_path / "drive" / "new.png", 91)
+    with ddh.index.open(place.index) as index:
+        index.set_setting(root=str(place.photos))
+        collection = Collection(index)
+        for name in ("phone", "drive"):
+            assert collection.bind_folder(tmp_path / name) == name
+    for name in ("phone/new.png", "phone/../photos/plants/00.png", "drive/new.png", "drive/x.png"):
+        add_row(place, name, name)
+    add_row(place, "no file at all")
+    shutil.rmtree(tmp_path / "drive")
+    (place.photos / "plants/00.png").unlink()
+    with place.open(root=None, writable=True) as client:
+        assert opened(client.get("/thumbnails/phone/new.png")).size == (40, 30)
+        assert client.get("/thumbnails/phone/../photos/plants/00.png").status_code == 404
+        items = {item["key"]: item for item in client.get("/items?limit=100").json()["items"]}
+        found = client.post("/search", json={"key": "plants/00.png", "k": 100}).json()["results"]
+    missing = {key: item["missing"] for key, item in items.items()}
+    assert {item["key"]: item["missing"] for item in found} == missing
+    assert {key for key, state in missing.items() if state == "gone"} == {"plants/00.png"}
+    offline = {key for key, state in missing.items() if state == "offline"}
+    assert offline == {"drive/new.png", "drive/x.png"}
+    assert items["phone/new.png"]["picture"]

@@ -172,8 +172,9 @@ def indexed_files(collection: "Collection", folder: str | None) -> list[Path]:
     """The files of an index that are still there."""
     if collection.root is None:
         raise InputError("the indexed folder is not where it was: run `ddh index add` on it first")
-    files = (collection.root / row.key for row in collection.index.items(folder=folder))
-    return [file for file in files if file.is_file()]
+    rows = collection.index.items(folder=folder)
+    files = (collection.file(row.path or row.key) for row in rows)
+    return [file for file in files if file is not None and file.is_file()]
 
 
 def _text(found: "Duplicates") -> str:

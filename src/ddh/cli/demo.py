@@ -152,7 +152,7 @@ def build(out: Path, pictures: int = PICTURES) -> Path:
         click.echo(f"Learning {PAGE_BITS}-bit codes for {pictures:,} pictures, without labels.")
         DDH(bits=PAGE_BITS, size=SIDE, random_state=0).fit(folder).save(model)
     with open_collection(str(index), model) as collection:
-        changes = collection.changes(folder, collection.bind_folder(folder))
+        changes = collection.changes([(folder, collection.bind_folder(folder))])
         encode_files(collection, [*changes.new, *changes.changed], "auto")
         # The digit of each image is metadata, for filters; the codes know nothing of it.
         rows = ((row.key, row.code, row.stamp) for row in collection.index.items())

@@ -90,20 +90,38 @@ def add(
 def _add_here(
     collection: "Collection", folder: Path, prune: bool, moved: bool, device: str
 ) -> dict[str, Any]:
-    part = collection.bind_folder(folder, moved=moved)
-    changes = collection.changes(folder, part)
+    return update(
+        collection, [(folder, collection.bind_folder(folder, moved=moved))], prune, device
+    )
+
+
+def update(
+    collection: "Collection", folders: list[tuple[Path, str]], prune: bool, device: str
+) -> dict[str, Any]:
+    """Bring the rows of folders, each with the folder of its keys, in step with the files."""
+    changes = collection.changes(folders)
+    collection.write_copies(changes.moved, moved=True)
+    waiting = collection.write_copies(changes.copies)
     to_encode = [*changes.new, *changes.changed]
     failures = changes.unusable + encode_files(collection, to_encode, device)
+    failures += [
+        {"name": file.key, "reason": f"has the content of {key}, which could not be used"}
+        for file, key in collection.write_copies(waiting)
+    ]
     collection.restamp(changes.touched)
     pruned = collection.index.delete(changes.gone) if prune else 0
     failed = {failure["name"] for failure in failures}
     return {
         "new": sum(file.key not in failed for file in changes.new),
         "changed": sum(file.key not in failed for file in changes.changed),
+        "moved": len(changes.moved),
+        "copies": sum(file.key not in failed for file, _ in changes.copies),
         "unchanged": changes.unchanged + len(changes.touched),
         "gone": len(changes.gone),
         "pruned": pruned,
         "skipped": failures,
+        "ignored": dict(changes.ignored.most_common()),
+        "absent": {str(path): rows for path, rows in collection.absent_roots().items()},
     }
 
 
@@ -134,9 +152,14 @@ def _add_on_cluster(
 
 
 def _added(document: dict[str, Any]) -> str:
+    """What has been done, for people."""
+    from ddh.images.formats import describe_ignored
+
+    kinds = {"moved": "moved or renamed", "copies": "copies of others"}
+    more = "".join(f", {document[k]:,} {text}" for k, text in kinds.items() if document.get(k))
     lines = [
         f"{document['index']} holds {document['rows']:,} pictures: {document['new']:,} new, "
-        f"{document['changed']:,} changed, {document['unchanged']:,} as before "
+        f"{document['changed']:,} changed{more}, {document['unchanged']:,} as before "
         f"({document['seconds']:.0f} s)."
     ]
     if document.get("pruned"):
@@ -145,9 +168,12 @@ def _added(document: dict[str, Any]) -> str:
         lines.append(
             f"The files of {document['gone']:,} rows are gone; --prune drops the rows as well."
         )
+    for path, rows in document.get("absent", {}).items():
+        lines.append(f"{path} is not there, or is empty: its {rows:,} pictures are kept.")
     if document.get("retried"):
         lines.append(f"{document['retried']:,} pictures were sent again after a worker had died.")
-    return "\n".join(filter(None, [*lines, describe_failures(document["skipped"])]))
+    skipped = describe_failures(document["skipped"])
+    return "\n".join(filter(None, [*lines, describe_ignored(document.get("ignored", {})), skipped]))
 
 
 def encode_files(

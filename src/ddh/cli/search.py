@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 SHEET_COLUMNS = 12
 TILE = 120
+MISSING = {"gone": "gone", "offline": "its folder is not there"}
 
 SheetEntries = list[tuple[Path | None, str]]  # file and caption: the query, then what was found
 
@@ -108,7 +109,8 @@ def _query(collection: "Collection", name: str) -> Query:
     if file.is_file() and (row is None or not collection.is_current(row, file)):
         return Query(name, file)
     assert row is not None
-    return Query(name, file if file.is_file() else collection.file(row.key), row.key, row.code)
+    known = file if file.is_file() else collection.file(row.path or row.key)
+    return Query(name, known, row.key, row.code)
 
 
 def _answers(index: "Index", queries: list[Query], k: int, folder: str | None) -> list[list["Hit"]]:
@@ -147,9 +149,10 @@ def _encode(collection: "Collection", queries: list[Query], device: str) -> list
 
 
 def _entry(collection: "Collection", hit: "Hit") -> dict[str, Any]:
-    file = collection.file(hit.key) or hit.path
+    file = collection.file(hit.path or hit.key) or hit.path
     found = {"key": hit.key, "distance": hit.distance, "score": hit.score}
-    return {**found, "file": file and str(file), "metadata": hit.metadata}
+    missing = collection.missing(hit)
+    return {**found, "file": file and str(file), "missing": missing, "metadata": hit.metadata}
 
 
 def _table(document: dict[str, Any]) -> str:
@@ -157,7 +160,7 @@ def _table(document: dict[str, Any]) -> str:
     for answer in document["queries"]:
         lines = [f"{answer['query']}", "  rank  bits  picture"]
         lines += [
-            f"  {rank:>4}  {hit['distance']:>4}  {hit['file'] or hit['key']}"
+            f"  {rank:>4}  {hit['distance']:>4}  {hit['file'] or hit['key']}{_mark(hit)}"
             for rank, hit in enumerate(answer["hits"], 1)
         ]
         blocks.append("\n".join(lines) if answer["hits"] else f"{answer['query']}: nothing found")
@@ -166,9 +169,17 @@ def _table(document: dict[str, Any]) -> str:
     return "\n\n".join(filter(None, [*blocks, describe_failures(document["skipped"])]))
 
 
+def _mark(hit: dict[str, Any]) -> str:
+    """What to say of a picture whose file is not there."""
+    return f"  ({MISSING[hit['missing']]})" if hit["missing"] else ""
+
+
 def _shown(collection: "Collection", query: Query, answer: list["Hit"]) -> SheetEntries:
     """The entries of a query's row on the contact sheet."""
-    found = [(collection.file(hit.key), f"{hit.distance}  {Path(hit.key).name}") for hit in answer]
+    found = [
+        (collection.file(hit.path or hit.key), f"{hit.distance}  {Path(hit.key).name}")
+        for hit in answer
+    ]
     return [(query.file, Path(query.name).name), *found]
 
 

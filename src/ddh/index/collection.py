@@ -1,10 +1,12 @@
-"""A folder of pictures and the index of its codes: what has changed, and where the files lie.
+"""Folders of pictures and the index of their codes: what has changed, and where the files lie.
 
-Keys are file names relative to the folder, with forward slashes, so that the folder can be moved.
+Keys are the label of a root and a file's name relative to it, with forward slashes, so that a
+folder can be moved.
 """
 
 import hashlib
 import os
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,9 +16,11 @@ from numpy.typing import ArrayLike
 from ddh._core.errors import InputError
 from ddh.images import ImageFolder
 from ddh.index.base import Index
+from ddh.index.roots import SETTING, UNLABELLED, Missing, Root, Roots
 from ddh.index.rows import FileStamp, Hit, Row, Written, check_text
 
 DIGEST_BYTES = 16
+BATCH_ROWS = 1000
 COMPARED_HITS = 100  # of a picture: rows that may be the same file
 
 
@@ -29,26 +33,34 @@ class PictureFile:
     stamp: FileStamp
 
 
+Copy = tuple[PictureFile, str]  # a file, and the key of a row with its content
+
+
 @dataclass
 class Changes:
-    """What differs between a folder and its index.
+    """What differs between folders and their index.
 
-    `touched` files have a new time but the content that their rows have; `gone` are keys whose
-    file is not there any more; `unusable` are names that cannot be keys, each with the reason.
+    `moved` and `copies` are new files with the content of another row, whose own file is gone or
+    still there, or of another new file. `touched` files have a new time but the content that their
+    rows have; `gone` are keys whose file is not there any more; `unusable` are names that cannot be
+    keys, each with the reason; `ignored` are other files, counted by their endings.
     """
 
     new: list[PictureFile] = field(default_factory=list)
     changed: list[PictureFile] = field(default_factory=list)
+    moved: list[Copy] = field(default_factory=list)
+    copies: list[Copy] = field(default_factory=list)
     touched: list[PictureFile] = field(default_factory=list)
     unchanged: int = 0
     gone: list[str] = field(default_factory=list)
     unusable: list[dict[str, str]] = field(default_factory=list)
+    ignored: Counter[str] = field(default_factory=Counter)
 
 
 class Collection:
-    """An index together with the folder of pictures and the model it was made from.
+    """An index together with the folders of pictures and the model it was made from.
 
-    `root` is the folder and `model` the model's folder, None where they are not known or gone.
+    `roots` are the folders; `model` is the model's folder, None where it is not known or gone.
     """
 
     def __init__(self, index: Index) -> None:
@@ -56,7 +68,8 @@ class Collection:
         local = Path(index.location)
         self._base = local.resolve().parent if index.engine == "local" else None
         self._settings = index.settings()
-        self.root, self.model = self._find_path("root"), self._find_path("model")
+        self.roots = Roots.from_settings(self._settings, self._base)
+        self.model = self._find_path("model")
 
     # -- where things lie --------------------------------------------------------------------
 
@@ -76,50 +89,124 @@ class Collection:
             candidates.append(self._base / self._settings[f"{name}_from_index"])
         return next((path.resolve() for path in candidates if path.exists()), None)
 
-    def file(self, key: str) -> Path | None:
-        """The file of a key, None where the folder is not there."""
-        return None if self.root is None else self.root / key
+    @property
+    def root(self) -> Path | None:
+        """The first root that is there."""
+        return next((root.path for root in self.roots if root.path.is_dir()), None)
+
+    def file(self, name: str) -> Path | None:
+        """The file of a row by its path or key, None where its root is not there."""
+        found = self.roots.of(name)
+        if found is None or not found[0].path.is_dir():
+            return None
+        return found[0].path / found[1]
+
+    def missing(self, row: Row | Hit) -> Missing | None:
+        """Why a row's file is not there: "gone", or "offline" as its root is; None if it is."""
+        return None if row.path is None else self.roots.missing(row.path)
 
     def key(self, file: Path) -> str | None:
-        """The key that a file has or would have, None where it lies outside of the folder."""
-        root, path = self.root, file.resolve()
-        if root is None or not path.is_relative_to(root):
-            return None
-        return path.relative_to(root).as_posix()
+        """The key that a file has or would have, None where it lies outside of every root."""
+        found = self.roots.above(file.resolve())
+        return None if found is None else found[0].key(found[1])
 
-    def bind_folder(self, folder: Path, *, moved: bool = False) -> str:
-        """Take `folder` as the indexed one or as a part of it; the part's name, "" for all.
+    def absent_roots(self) -> dict[Path, int]:
+        """Roots that are not there and still have rows, with the number of these."""
+        absent = {root.path: len(self._rows_of(root)) for root in self.roots if not root.is_there}
+        return {path: rows for path, rows in absent.items() if rows}
 
-        Where the folder of an earlier run is gone, `folder` is taken for its new place if it holds
-        any of the indexed files; with `moved`, also where the old one is still there.
+    def _rows_of(self, root: Root) -> list[str]:
+        """The keys of a root's rows."""
+        rows = self.index.items(folder=root.label or None)
+        return [row.key for row in rows if (found := self.roots.of(row.key)) and found[0] == root]
+
+    # -- roots -------------------------------------------------------------------------------
+
+    def bind_folder(self, folder: Path, *, moved: bool = False, labelled: bool = False) -> str:
+        """Take `folder` as a root or as a part of one; the folder of its keys, "" for all.
+
+        A folder outside of every root becomes another one. Where a root is gone and `folder` holds
+        any of its files, it is that root in its new place; with `moved` it must be, also where the
+        old place is still there. A root inside of `folder` becomes a part of it. The first root has
+        no label unless `labelled`.
         """
-        folder, root = folder.resolve(), self.root
-        if root is not None and folder.is_relative_to(root) and not moved:
-            return "" if folder == root else folder.relative_to(root).as_posix()
-        if root is not None and not moved:
+        folder = folder.resolve()
+        found = None if moved else self.roots.above(folder)
+        root = found[0] if found else self._former_root(folder, moved)
+        if root is None and moved and len(self.index):
             raise InputError(
-                f"this index holds the pictures of {root}, and {folder} is not in it: use another "
-                "index for it, or --moved if it is the same collection in a new place"
+                f"this index holds the pictures of {', '.join(str(r.path) for r in self.roots)}, "
+                f"and none of them is in {folder}: give the whole folder in its new place, or "
+                "leave out --moved to add it as another one"
             )
-        files = (folder / row.key for row in self.index.items())
-        if "root" in self._settings and len(self.index) and not any(map(Path.is_file, files)):
-            former = self._settings["root"]
-            raise InputError(
-                f"this index holds the pictures of {former}, and none of them is in {folder}: "
-                "give the whole folder in its new place, or use another index"
-            )
-        self.set_path("root", folder)
-        return ""
+        if root is None:
+            plain = not labelled and not len(self.index) and not len(self.roots)
+            taken = {row.key.partition("/")[0] for row in self.index.items()}
+            root = Root("" if plain else self.roots.new_label(folder, taken), folder)
+        self._set_roots(self.roots.with_root(root))
+        for inner in self.roots.below(root.path):
+            self._merge(inner, root)
+        return root.key(found[1]) if found else root.label
+
+    def _former_root(self, folder: Path, moved: bool) -> Root | None:
+        """The root that lies in a folder now: one that is gone, or any if it is said to `moved`."""
+        for root in self.roots:
+            if (moved or not root.path.exists()) and self._holds_files_of(folder, root):
+                return Root(root.label, folder)
+        return None
+
+    def _holds_files_of(self, folder: Path, root: Root) -> bool:
+        names = (found[1] for key in self._rows_of(root) if (found := self.roots.of(key)))
+        return any((folder / name).is_file() for name in names)
+
+    def _merge(self, inner: Root, outer: Root) -> None:
+        """Make a root a folder of another one: its rows get other keys."""
+        prefix = outer.key(inner.path.relative_to(outer.path).as_posix())
+
+        def renamed(name: str) -> str:
+            return f"{prefix}/{name.removeprefix(f'{inner.label}/') if inner.label else name}"
+
+        keys = self._rows_of(inner)
+        for start in range(0, len(keys), BATCH_ROWS):
+            rows = self.index.get_many(keys[start : start + BATCH_ROWS])
+            paths = [None if row.path is None else renamed(row.path) for row in rows]
+            stamps = [row.stamp for row in rows]
+            self._rewrite(rows, [renamed(row.key) for row in rows], paths, stamps)
+            self.index.delete([row.key for row in rows])
+        self._set_roots(self.roots.without(inner))
+
+    def _set_roots(self, roots: Roots) -> None:
+        """Store the roots; settings cannot be deleted, so that what is left over becomes empty."""
+        self.roots = roots
+        settings = roots.as_settings(self._base)
+        for name, empty in {SETTING: "{}", **dict.fromkeys(UNLABELLED, "")}.items():
+            if self._settings.get(name, empty) != empty:
+                settings.setdefault(name, empty)
+        if not settings.items() <= self._settings.items():
+            self.index.set_setting(**settings)
+            self._settings |= settings
 
     # -- what has changed --------------------------------------------------------------------
 
-    def changes(self, folder: Path, part: str) -> Changes:
-        """Compare a folder, which is the `part` of the collection, with the rows of its files.
+    def changes(self, folders: Sequence[tuple[Path, str]]) -> Changes:
+        """Compare folders, each with the folder of its keys, with the rows of their files.
 
-        A file counts as unchanged when size and time are those of its row.
+        A file counts as unchanged when size and time are those of its row. A root that is empty
+        now, as one that is not mounted, changes nothing.
         """
         found = Changes()
+        for folder, part in folders:
+            self._compare(folder, part, found)
+        self._recognise(found)
+        moved = {key for _, key in found.moved}
+        found.gone = [key for key in found.gone if key not in moved]
+        return found
+
+    def _compare(self, folder: Path, part: str, found: Changes) -> None:
         known = {row.key: row.stamp for row in self.index.items(folder=part or None)}
+        bound = self.roots.of(f"{part}/." if part else ".")
+        if known and bound is not None and not bound[0].is_there:
+            return
         for file in self._pictures(folder, part, found, bool(known)):
             if file.key not in known:
                 found.new.append(file)
@@ -134,8 +221,43 @@ class Collection:
             else:
                 found.changed.append(file)
         unusable = {entry["name"] for entry in found.unusable}
-        found.gone = [key for key in known if key not in unusable]
-        return found
+        absent = (key for key in known if key not in unusable)
+        found.gone += [key for key in absent if self._is_below(key, part)]
+
+    def _is_below(self, key: str, part: str) -> bool:
+        """Whether a key belongs to the root of a part: the root without a label sees all keys."""
+        of_key, of_part = self.roots.of(key), self.roots.of(f"{part}/." if part else ".")
+        return of_key is None or of_part is None or of_key[0] == of_part[0]
+
+    def _recognise(self, found: Changes) -> None:
+        """Find the new files whose content another row or another new file has."""
+        sizes = Counter(file.stamp.size for file in found.new)
+        rows: dict[int, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+        for row in self.index.items() if sizes and len(self.index) else ():
+            if row.stamp is not None and row.stamp.digest and row.stamp.size in sizes:
+                rows[row.stamp.size][row.stamp.digest].append(row.key)
+        new, first, taken = [], dict[str, str](), set[str]()
+        for file in found.new:
+            size = file.stamp.size
+            if sizes[size] == 1 and size not in rows:
+                new.append(file)
+                continue
+            try:
+                digest = content_digest(file.path)
+            except OSError:  # its reader will report it
+                new.append(file)
+                continue
+            same = rows[size][digest]
+            gone = next((k for k in same if k not in taken and self.roots.missing(k) == "gone"), "")
+            if gone:
+                taken.add(gone)
+                found.moved.append((file, gone))
+            elif same or digest in first:
+                found.copies.append((file, same[0] if same else first[digest]))
+            else:
+                first[digest] = file.key
+                new.append(file)
+        found.new = new
 
     def _pictures(
         self, folder: Path, part: str, found: Changes, may_be_empty: bool
@@ -146,38 +268,71 @@ class Collection:
             if folder.is_dir() and may_be_empty:
                 return
             raise
+        found.ignored += source.ignored
         for name, path in zip(source.names, source.paths, strict=True):
             key = f"{part}/{name}" if part else name
             try:
                 check_text(key, "a file's name")
+                if not self._is_below(key, part):
+                    raise InputError("its folder has the name of another root of this index")
                 state = path.stat()
             except (InputError, OSError) as error:
                 found.unusable.append({"name": key, "reason": str(error)})
                 continue
             yield PictureFile(key, path, FileStamp(state.st_mtime_ns, state.st_size))
 
+    def write_copies(self, copies: Sequence[Copy], *, moved: bool = False) -> list[Copy]:
+        """Write rows for files with the content of other rows, which `moved` removes.
+
+        Returns the files whose other row is not there, or not yet.
+        """
+        left = []
+        for start in range(0, len(copies), BATCH_ROWS):
+            part = copies[start : start + BATCH_ROWS]
+            rows = {row.key: row for row in self.index.get_many([key for _, key in part])}
+            there = [(file, rows[key]) for file, key in part if key in rows]
+            left += [copy for copy in part if copy[1] not in rows]
+            keys, stamps = [file.key for file, _ in there], [_stamp(*each) for each in there]
+            self._rewrite([row for _, row in there], keys, keys, stamps)
+            if moved:
+                self.index.delete([row.key for _, row in there])
+        return left
+
     def restamp(self, files: Iterable[PictureFile]) -> None:
         """Give the rows of touched files their new times."""
-        stamps = {file.key: file.stamp for file in files}
-        rows = self.index.get_many(list(stamps))
+        touched = {file.key: file for file in files}
+        rows = self.index.get_many(list(touched))
+        stamps = [_stamp(touched[row.key], row) for row in rows]
+        self._rewrite(rows, [row.key for row in rows], [row.path for row in rows], stamps)
+
+    def _rewrite(
+        self,
+        rows: Sequence[Row],
+        keys: Sequence[str],
+        paths: Sequence[str | None],
+        stamps: Sequence[FileStamp | None],
+    ) -> None:
+        """Write rows under these keys, with all else that they hold."""
         if rows:
-            keys = [row.key for row in rows]
+            stored = [row.key for row in rows]
             self.index.upsert(
                 keys,
                 [row.code for row in rows],
-                paths=[row.path for row in rows],
-                stamps=[
-                    stamps[row.key]._replace(digest=row.stamp.digest if row.stamp else None)
-                    for row in rows
-                ],
+                paths=paths,
+                stamps=stamps,
                 metadata=[row.metadata for row in rows],
-                features=self.index.features(keys) if self.index.header.features else None,
+                features=self.index.features(stored) if self.index.header.features else None,
             )
 
     def is_current(self, row: Row, file: Path) -> bool:
         """Whether a row's code is that of the file as it is now."""
         state = file.stat()
         return row.stamp is not None and row.stamp[:2] == (state.st_mtime_ns, state.st_size)
+
+
+def _stamp(file: PictureFile, row: Row) -> FileStamp:
+    """The stamp of a file that has the content of a row."""
+    return file.stamp._replace(digest=row.stamp.digest if row.stamp else None)
 
 
 def write_codes(

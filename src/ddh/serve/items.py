@@ -6,45 +6,67 @@ from pathlib import Path
 from typing import Any
 
 from ddh.index import Hit, Row
+from ddh.index.roots import Root, Roots
 
 Item = dict[str, Any]
 
 
 class Pictures:
-    """Finds the files of rows below one folder, never outside of it."""
+    """Finds the files of rows below the roots of an index, never outside of them.
 
-    def __init__(self, root: Path | None) -> None:
-        self.root = None if root is None else root.resolve()
+    A folder stands for a single root whose rows have no label.
+    """
+
+    def __init__(self, roots: Roots | Path | None) -> None:
+        if not isinstance(roots, Roots):
+            roots = Roots([] if roots is None else [Root("", roots.resolve())])
+        self._roots = roots
+
+    @property
+    def first(self) -> Root | None:
+        """The first root that is there: the one of uploads."""
+        return next((root for root in self._roots if root.path.is_dir()), None)
+
+    @property
+    def root(self) -> Path | None:
+        """The folder of the first root that is there."""
+        return None if self.first is None else self.first.path
 
     def exists(self, name: str) -> bool:
-        """Whether there is a file of this name below the folder; links are not checked."""
-        if self.root is None or not _is_plain(name):
+        """Whether there is a file of this name below its root; links are not checked."""
+        found = self._roots.of(name)
+        if found is None or not _is_plain(name):
             return False
         try:
-            return stat.S_ISREG(os.stat(f"{self.root}/{name}").st_mode)  # noqa: PTH116 a Path costs more than the call
+            return stat.S_ISREG(os.stat(f"{found[0].path}/{found[1]}").st_mode)  # noqa: PTH116 a Path costs more than the call
         except (OSError, ValueError):
             return False
 
     def file(self, name: str) -> Path | None:
-        """The file of this name, links resolved; None where it is not a file below the folder."""
-        if self.root is None or not _is_plain(name):
+        """The file of this name, links resolved; None where it is not a file below its root."""
+        bound = self._roots.of(name)
+        if bound is None or not _is_plain(name):
             return None
+        root, rest = bound
         try:
-            found = (self.root / name).resolve(strict=True)
+            found = (root.path / rest).resolve(strict=True)
         except (OSError, ValueError, RuntimeError):
             return None
-        return found if found.is_relative_to(self.root) and found.is_file() else None
+        return found if found.is_relative_to(root.path) and found.is_file() else None
 
     def item(self, row: Row | Hit) -> Item:
         """A row as in JSON."""
         name = picture_name(row)
+        there = self.exists(name)
+        is_file = row.path is not None and _is_plain(name)
         return {
             "key": row.key,
             "code": row.code.tobytes().hex(),
             "path": row.path,
             "folder": folder_of(name),
             "metadata": row.metadata,
-            "picture": self.exists(name),
+            "picture": there,
+            "missing": self._roots.missing(name) if is_file and not there else None,
         }
 
 

@@ -37,6 +37,7 @@ class Item(BaseModel):
     folder: str
     metadata: dict[str, Any]
     picture: bool
+    missing: Literal["gone", "offline"] | None = None
 
 
 class Result(Item):

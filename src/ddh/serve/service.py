@@ -57,7 +57,7 @@ class Service:
         self.name = Path(location).resolve().name if local else split_name(location)[1]
         if settings.root is not None and not settings.root.is_dir():
             raise InputError(f"--root {settings.root} is not a folder")
-        self.pictures = Pictures(settings.root or collection.root)
+        self.pictures = Pictures(settings.root or collection.roots)
         self._threads = {
             name: ThreadPoolExecutor(size, thread_name_prefix=f"ddh-{name}")
             for name, size in THREADS.items()

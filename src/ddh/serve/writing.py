@@ -16,6 +16,7 @@ from ddh._core.errors import DDHError, InputError
 from ddh.images.formats import needs_library, picture_extensions, picture_formats
 from ddh.index import FileStamp, Index, Row
 from ddh.index.collection import bytes_digest
+from ddh.index.roots import Root
 from ddh.index.rows import check_text
 from ddh.serve.bodies import CodeText, Fields, parse_code
 from ddh.serve.encoding import Encoding
@@ -88,11 +89,11 @@ class Rows:
         with Image.open(io.BytesIO(content), formats=picture_formats()) as image:
             extension = _extension(image.format or "")
         digest = bytes_digest(content)
-        name = f"{UPLOADS}/{digest}{extension}"
+        name = root.key(f"{UPLOADS}/{digest}{extension}")
         key = check_text(fields.key or name, "a key")
         if key in self._index:
             raise _key_exists(key)
-        file = root / name
+        file = root.path / UPLOADS / f"{digest}{extension}"
         try:
             is_new = self._store(file, content)
         except OSError as error:
@@ -107,13 +108,14 @@ class Rows:
                 file.unlink(missing_ok=True)
             raise
 
-    def upload_root(self) -> Path:
-        """The folder of the pictures; raises status 403 where there is none."""
-        if self._pictures.root is None:
+    def upload_root(self) -> Root:
+        """The folder that uploads are stored in; raises status 403 where there is none."""
+        root = self._pictures.first
+        if root is None:
             raise HTTPException(
                 403, "this service knows no folder for pictures: start it with --root"
             )
-        return self._pictures.root
+        return root
 
     def _store(self, file: Path, content: bytes) -> bool:
         """Write a file atomically unless it is there; a folder that is a link is refused."""
