@@ -419,7 +419,16 @@ def test_features_are_stored_and_order_what_is_found(place, model, tmp_path):
         assert answer["hits"][0]["key"] == "animals/4.png"
         assert scores == sorted(scores, reverse=True)
         assert 0.9 < scores[0] < 1.001
-    refused("chosen when an index is made", *add, "--features", 64)
+    done = run("index", "refit", "-i", index, "-b", 40, "-m", tmp_path / "new.ddh")
+    assert (done["rows"], done["bits"]) == (12, 40)
+    assert run("index", "info", "-i", index)["model_id"] == done["model_id"]
+    draw(place / "photos" / "animals" / "new.png", 4)  # is encoded by the new model
+    assert run(*add[:-2])["new"] == 1
+    hits = run("search", tmp_path / "larger.png", "-k", 2, "-i", index)["queries"][0]["hits"]
+    assert {hit["key"] for hit in hits} == {"animals/4.png", "animals/new.png"}
+    assert max(hit["distance"] for hit in hits) <= 8
+    refused("holds codes of", *add)
+    refused("chosen when an index is made", *add[:-2], "--features", 64)
     refused("stores none", "index", "add", place / "photos", "-i", place / "p.index",
             "--features", 48)  # fmt: skip
 

@@ -16,6 +16,7 @@ from ddh._core.output import describe_failures, emit, json_option, quiet_option
 from ddh.cli.encode import encode_batches
 from ddh.cli.info import as_text
 from ddh.cli.options import (
+    NEW_FOLDER,
     Source,
     device_option,
     index_option,
@@ -270,6 +271,42 @@ def info(location: str, as_json: bool) -> None:
     head = f"{location}: {document['rows']:,} rows of {document['bits']} bits"
     rest = {key: value for key, value in document.items() if key not in ("rows", "bits", "engine")}
     emit(document, f"{head} ({document['engine']})\n{as_text(rest, '  ')}", as_json)
+
+
+@index.command()
+@index_option
+@click.option(
+    "-b", "--bits", type=click.IntRange(1), help="Length of the new codes; as before by default."
+)
+@click.option(
+    "-m", "--model", type=NEW_FOLDER, metavar="OUT",
+    help="Folder for the new model; by default a new one beside the present model.",
+)  # fmt: skip
+@device_option
+@json_option
+@quiet_option
+@recorded("index", "location")
+def refit(location: str, bits: int | None, model: Path | None, device: str, as_json: bool) -> None:
+    """Fit a new model on the stored features, and give all rows its codes.
+
+    For an index that has grown, or for another length of code. It needs stored features (ddh
+    index add --features) and does not run the network. After an interruption, run it again.
+
+    \b
+    ddh index refit --index photos.index
+    ddh index refit --index photos.index --bits 128 --model photos-128.ddh
+    """
+    from ddh.index.refit import refit as refit_index
+
+    started = time.monotonic()
+    with open_collection(location, None) as collection:
+        done = refit_index(collection.index, model, bits=bits, device=device)
+    seconds = round(time.monotonic() - started, 1)
+    text = (
+        f"{location} holds {done.rows:,} rows with codes of {done.bits} bits of the new model "
+        f"{done.model} ({done.model_id}), fitted on {done.fitted_rows:,} of them ({seconds:.0f} s)."
+    )
+    emit({"index": location, **asdict(done), "seconds": seconds}, text, as_json)
 
 
 @index.command()

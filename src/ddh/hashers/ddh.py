@@ -1,5 +1,6 @@
 """Song, He, Fan & Gao (2017), "Deep discrete hashing with self-supervised pairwise labels"."""
 
+import copy
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Self
@@ -247,6 +248,30 @@ class DDH(ImageHasher):
         if isinstance(self.pretrain, int | float):
             return [{"minutes": self.pretrain}]
         return [self.pretrain] if isinstance(self.pretrain, dict) else list(self.pretrain)
+
+    def before(self, projection: Floats, backbone: Backbone | None = None) -> Self:
+        """This model of components z = P x as one of the unit-length features x themselves, or of
+        the pictures from which a backbone makes them.
+
+        Parameters
+        ----------
+        projection : array of shape (components, dimensions)
+            P.
+        backbone : Backbone, optional
+            The network that gives x.
+
+        Returns
+        -------
+        DDH
+        """
+        model = copy.copy(self)
+        model.set_params(normalize=True)
+        model.settings_ = self.settings_ | {"normalize": True}
+        model.hash_weight_ = (self.hash_weight_.astype(np.float64) @ projection).astype(np.float32)
+        model.n_features_in_, model._loaded_id = projection.shape[1], None
+        model.backbone = None if backbone is None else backbone.name
+        model._set_backbone(backbone)
+        return model
 
     def _outputs(self, X: Floats) -> Floats:
         """z = W^T phi + c (Eq. 10), in float64."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import compress
 from typing import ClassVar, Self
 
 import numpy as np
@@ -18,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from ddh._core.errors import InputError
 from ddh.codes import code_bytes
 from ddh.codes.inputs import check_codes
-from ddh.index.features import SETTING, FeatureTransform
+from ddh.index.features import SETTING, FeatureTransform, Stored
 from ddh.index.filters import Filter, Scalar, make_filter
 from ddh.index.ranking import Ranking, check_values
 from ddh.index.rows import (
@@ -178,6 +179,17 @@ class Index(ABC):
     @abstractmethod
     def _features(self, keys: list[str]) -> Iterable[tuple[str, bytes]]:
         """Key and stored features of the rows with these keys that are there."""
+
+    @abstractmethod
+    def _each_feature(self) -> Iterator[bytes]:
+        """The stored features of all rows, in the order written where the engine has one."""
+
+    @abstractmethod
+    def _recode(
+        self, header: IndexHeader, settings: dict[str, str], encode: Callable[[Stored], Codes]
+    ) -> None:
+        """Give all rows new codes, made from their stored features, with a header and settings
+        that belong to them: all or nothing."""
 
     @abstractmethod
     def _items(self, only: Filter, after: str | None) -> Iterator[Row]: ...
@@ -414,6 +426,49 @@ class Index(ABC):
         for i, key in enumerate(keys):
             stored[i] = stored[place[key]]  # a key that is asked for twice
         return stored
+
+    def sample_features(self, rows: int, seed: int = 0) -> NDArray[np.int8]:
+        """The stored features of all rows, or of so many random ones, (n, components)."""
+        total = len(self)
+        chosen = np.ones(total, bool)
+        if total > rows:
+            chosen[np.random.default_rng(seed).permutation(total)[rows:]] = False
+        stored = b"".join(compress(self._each_feature(), chosen))
+        return np.frombuffer(stored, np.int8).reshape(-1, self.header.features)
+
+    def recode(
+        self,
+        encode: Callable[[NDArray[np.int8]], ArrayLike],
+        *,
+        bits: int,
+        model_id: str | None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """Give all rows the codes of another model, made from their stored features.
+
+        All or nothing: whoever has the index open meanwhile goes on with the codes that it had,
+        and must open it again afterwards.
+
+        Parameters
+        ----------
+        encode : callable
+            Packed codes (n, code_bytes(bits)) of stored features (n, components).
+        bits, model_id
+            Length of the new codes, and the model that makes them.
+        settings : mapping, optional
+            Settings to store in the same step, such as where that model lies.
+        """
+        if not self.header.features:
+            raise InputError(
+                f"{self.location} stores no features to make other codes from: make it with "
+                "ddh.index.open(features=128)"
+            )
+        code_bytes(bits)
+        header = replace(self.header, bits=bits, model_id=model_id)
+        self._recode(
+            header, dict(settings or {}), lambda part: check_codes(encode(part), bits, "the codes")
+        )
+        self.header = header
 
     def info(self) -> IndexInfo:
         """What this index is and how large."""

@@ -75,13 +75,18 @@ class Collection:
 
     def set_path(self, name: str, path: Path) -> None:
         """Note where the `root` or the `model` lies, both absolute and as seen from the index."""
-        paths = {name: str(path.resolve())}
-        if self._base is not None:
-            paths[f"{name}_from_index"] = os.path.relpath(path.resolve(), self._base)
+        paths = self.path_settings(name, path)
         if not paths.items() <= self._settings.items():
             self.index.set_setting(**paths)
             self._settings |= paths
         setattr(self, name, path.resolve())
+
+    def path_settings(self, name: str, path: Path) -> dict[str, str]:
+        """The settings that note where something lies."""
+        paths = {name: str(path.resolve())}
+        if self._base is not None:
+            paths[f"{name}_from_index"] = os.path.relpath(path.resolve(), self._base)
+        return paths
 
     def _find_path(self, name: str) -> Path | None:
         candidates = [Path(self._settings[name])] if name in self._settings else []

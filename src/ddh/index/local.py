@@ -14,6 +14,7 @@ from ddh._core.errors import DDHError, InputError
 from ddh.codes import Neighbours, code_bytes
 from ddh.index import local_store, scan
 from ddh.index.base import Index, IndexHeader, OpenOptions
+from ddh.index.features import Stored
 from ddh.index.filters import Filter, Scalar
 from ddh.index.local_store import ROWS_NAME, LocalStore, Snapshot, Write, connect, plain_errors
 from ddh.index.ranking import Ranking, Scores, as_optional
@@ -21,6 +22,7 @@ from ddh.index.rows import Codes, Columns, Hit, Row, read_metadata, read_stamp
 
 FETCHED_ROWS = 4096
 COLUMNS = "key, code, path, mtime_ns, size, digest, metadata"
+SET_SETTING = "INSERT OR REPLACE INTO settings VALUES (?, ?)"
 
 
 class LocalIndex(Index):
@@ -36,10 +38,13 @@ class LocalIndex(Index):
         self.location = str(folder)
         self.header = read_header(folder) or create(folder, options.new_header(location))
         options.check(location, self.header)
-        self._store = LocalStore(folder, code_bytes(self.bits))
+        self._store = self._open_store()
         with self._store.reading() as snapshot:
             generation = snapshot.generation
         self._store.drop_other_pages(generation)
+
+    def _open_store(self) -> LocalStore:
+        return LocalStore(Path(self.location), code_bytes(self.bits), self.header.as_text())
 
     # -- writing -----------------------------------------------------------------------------
 
@@ -189,6 +194,25 @@ class LocalIndex(Index):
             found = self._among("SELECT key, value", "key", keys, "rows JOIN features USING (id)")
             return found.fetchall()
 
+    def _each_feature(self) -> Iterator[bytes]:
+        with self._store.reading():
+            found = self._store.db.execute("SELECT value FROM features ORDER BY id")
+            yield from (value for (value,) in found)
+
+    def _recode(
+        self, header: IndexHeader, settings: dict[str, str], encode: Callable[[Stored], Codes]
+    ) -> None:
+        def encoded(blobs: list[bytes]) -> Codes:
+            return encode(np.frombuffer(b"".join(blobs), np.int8).reshape(len(blobs), -1))
+
+        with self._store.writing() as write:
+            generation = write.recode(header.as_text(), encoded)
+            self._store.db.executemany(SET_SETTING, settings.items())
+        self._store.close()
+        self.header = header
+        self._store = self._open_store()
+        self._store.drop_other_pages(generation)
+
     # -- reading rows ------------------------------------------------------------------------
 
     def _pick(self, only: Filter, choose: Callable[[Codes], scan.Slots]) -> list[Row]:
@@ -226,6 +250,8 @@ class LocalIndex(Index):
         if after is not None:
             condition += " AND id > (SELECT id FROM rows WHERE key = ?)"
             values.append(after)
+        with self._store.reading():
+            pass  # or an error, where the rows have other codes now
         own = connect(Path(self.location) / ROWS_NAME)  # for one view from first to last
         with plain_errors(Path(self.location)), closing(own) as db:
             found = db.execute(f"SELECT {COLUMNS} FROM rows WHERE {condition} ORDER BY id", values)
@@ -244,9 +270,7 @@ class LocalIndex(Index):
 
     def set_setting(self, **settings: str) -> None:
         with self._store.writing():
-            self._store.db.executemany(
-                "INSERT OR REPLACE INTO settings VALUES (?, ?)", settings.items()
-            )
+            self._store.db.executemany(SET_SETTING, settings.items())
 
     def _storage(self) -> tuple[int, int | None, dict[str, str]]:
         with self._store.reading() as snapshot:

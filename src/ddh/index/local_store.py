@@ -13,7 +13,7 @@ import sqlite3
 import threading
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from ddh._core.errors import DDHError
 from ddh._core.progress import track
+from ddh.codes import code_bytes
 from ddh.index.pages import (
     BLOCK_ROWS,
     PageFile,
@@ -33,7 +34,7 @@ from ddh.index.pages import (
     extend_checksums,
     unsound_blocks,
 )
-from ddh.index.rows import Codes
+from ddh.index.rows import Codes, recoded
 from ddh.index.scan import Slots, Tombstones
 
 ROWS_NAME = "rows.sqlite"
@@ -41,6 +42,7 @@ WAIT_SECONDS = 120.0  # for another process that writes
 INSERTED_ROWS = 64  # a statement
 ATTEMPTS = 5  # to find the page file sound after repairing it
 GATHERED_ROWS = 1 << 18  # at once while compacting
+RECODED_FACTS = ("bits", "model_id")  # what other codes change
 
 ROWS_SCHEMA = (
     """CREATE TABLE IF NOT EXISTS rows (
@@ -83,8 +85,9 @@ class Snapshot:
 class LocalStore:
     """Transactions over both files. Readers see the last commit; writers take turns."""
 
-    def __init__(self, folder: Path, width: int) -> None:
+    def __init__(self, folder: Path, width: int, facts: Mapping[str, str] | None = None) -> None:
         self.folder, self.width = folder, width
+        self.facts = {name: (facts or {}).get(name) for name in RECODED_FACTS} if facts else None
         self.db = connect(folder / ROWS_NAME)
         self._lock = threading.RLock()
         self._snapshot: Snapshot | None = None
@@ -146,6 +149,7 @@ class LocalStore:
         snapshot = self._snapshot
         if snapshot is not None and snapshot.version == version:
             return snapshot, []
+        self._refuse_other_codes()
         stored = self.db.execute("SELECT checksum, deleted FROM blocks ORDER BY block").fetchall()
         marks = [bytes(BLOCK_ROWS // 8) if deleted is None else deleted for _, deleted in stored]
         if (
@@ -173,6 +177,14 @@ class LocalStore:
         bad = unsound_blocks(codes, slots, checksums, trusted)
         self._snapshot = None if bad else found
         return found, bad
+
+    def _refuse_other_codes(self) -> None:
+        """Somebody may have given the rows codes of another model since the index was opened."""
+        if self.facts is None:
+            return
+        now = dict(self.db.execute("SELECT name, value FROM facts"))
+        if any(now.get(name) != value for name, value in self.facts.items()):
+            raise recoded(self.folder, now.get("model_id"))
 
     def _rebuild(self, snapshot: Snapshot, bad: list[int]) -> None:
         """Write blocks anew from the rows; slots of deleted rows become zero."""
@@ -291,6 +303,52 @@ class Write:
             (generation, slots),
         )
         return generation
+
+    def recode(self, facts: Mapping[str, str], encode: Callable[[list[bytes]], Codes]) -> int:
+        """Give all rows new codes, made from their stored features, and note new facts.
+
+        The codes go into a page file of the next generation, which is returned; slots of deleted
+        rows become zero.
+        """
+        snapshot, generation = self.snapshot, self.snapshot.generation + 1
+        pages = PageFile(self._store.pages(generation).path, code_bytes(int(facts["bits"])))
+        pages.path.unlink(missing_ok=True)  # of an attempt that was cut off
+        keep_checksums(self._db)
+        blocks = range(block_count(snapshot.slots))
+        for block in track(blocks, "Encoding", unit="block"):
+            span = block_span(block, snapshot.slots)
+            codes = self._recode_rows(span, pages.width, encode)
+            pages.write(span.start, codes)
+            checksum = extend_checksums(0, 0, codes)[0]
+            self._db.execute("UPDATE blocks SET checksum = ? WHERE block = ?", (checksum, block))
+        self._db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items())
+        self._db.execute("UPDATE state SET version = version + 1, generation = ?", (generation,))
+        return generation
+
+    def _recode_rows(
+        self, span: slice, width: int, encode: Callable[[list[bytes]], Codes]
+    ) -> Codes:
+        """The new codes of a span of slots, written to their rows."""
+        codes = np.zeros((span.stop - span.start, width), np.uint8)
+        found = self._db.execute(
+            "SELECT id, value, key, path, mtime_ns, size, digest, metadata "
+            "FROM rows LEFT JOIN features USING (id) WHERE id BETWEEN ? AND ?",
+            (span.start + 1, span.stop),
+        ).fetchall()
+        if not found:
+            return codes
+        ids, features, *others = zip(*found, strict=True)
+        if None in features:
+            raise damaged(self._store.folder, "a row has no features")
+        new = encode(list(features))
+        codes[np.array(ids) - (span.start + 1)] = new
+        blobs = pack_blobs(new)
+        checksums = row_checksums(blobs, *others)
+        self._db.executemany(
+            "UPDATE rows SET code = ?, checksum = ? WHERE id = ?",
+            zip(blobs, checksums, ids, strict=True),
+        )
+        return codes
 
     def _renumber_rows(self) -> None:
         """Give the rows the ids 1, 2, ... in the order of their old ones."""

@@ -9,6 +9,7 @@ writing, in nanoseconds. Codes are padded with zero bits to whole bytes.
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from ddh._core.errors import DDHError
 from ddh.codes import search, search_radius
 from ddh.index import milvus_database as database
 from ddh.index.base import Index, IndexHeader, OpenOptions
-from ddh.index.filters import Filter
+from ddh.index.features import Stored
+from ddh.index.filters import Filter, make_filter
 from ddh.index.location import split_name, without_password
 from ddh.index.rows import Codes, Columns, Hit, Row, key_digest
 
@@ -44,7 +46,7 @@ class MilvusIndex(Index):
         self.location = without_password(location)
         self._file = None if "://" in address else Path(address).absolute()
         self._collections = database.Collections(name)
-        self._name, self._last_order = name, 0
+        self._last_order = 0
         if self._file is not None and not self._file.exists():
             options.new_header(self.location)  # refuses before a file is made
         self._connection = database.MilvusConnection(address, self._collections.load)
@@ -79,12 +81,33 @@ class MilvusIndex(Index):
         first = max(time.time_ns(), self._last_order + 1)
         self._last_order = first + len(rows)
         for batch in _parts(database.milvus_rows(rows, first), WRITTEN_ROWS):
-            self._connection.call(MilvusClient.upsert, collection_name=self._name, data=batch)
+            self._connection.call(
+                MilvusClient.upsert, collection_name=self._collections.rows, data=batch
+            )
+
+    def _recode(
+        self, header: IndexHeader, settings: dict[str, str], encode: Callable[[Stored], Codes]
+    ) -> None:
+        run, fields = self._connection.run, [*database.ROW_FIELDS, "written", "features"]
+        name = run(lambda client: self._collections.begin_recoding(client, header))
+        walk = self._walk(make_filter(None, None), fields)
+        while rows := list(islice(walk, WRITTEN_ROWS)):
+            stored = np.frombuffer(b"".join(row["features"][0] for row in rows), np.int8)
+            codes = encode(stored.reshape(len(rows), -1))
+            data = [
+                {**row, "code": bytes(code), "features": row["features"][0]}
+                for row, code in zip(rows, codes, strict=True)
+            ]
+            self._connection.call(MilvusClient.upsert, collection_name=name, data=data)
+        run(lambda client: self._collections.end_recoding(client, name, settings))
+        self._kind, self._exact = run(self._collections.kind), {}
 
     def _delete(self, keys: list[str]) -> int:
         existing = self._existing(keys)
         for part in _parts([key_digest(key) for key in existing], ASKED_ROWS):
-            self._connection.call(MilvusClient.delete, collection_name=self._name, ids=part)
+            self._connection.call(
+                MilvusClient.delete, collection_name=self._collections.rows, ids=part
+            )
         return len(existing)
 
     def _existing(self, keys: Sequence[str]) -> list[str]:
@@ -97,7 +120,7 @@ class MilvusIndex(Index):
     def _query(self, condition: str, fields: list[str]) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self._connection.call(
             MilvusClient.query,
-            collection_name=self._name,
+            collection_name=self._collections.rows,
             filter=condition,
             output_fields=fields,
         )
@@ -146,7 +169,7 @@ class MilvusIndex(Index):
         ):
             found = self._connection.call(
                 MilvusClient.search,
-                collection_name=self._name,
+                collection_name=self._collections.rows,
                 data=part,
                 limit=limit,
                 filter=database.expression(only),
@@ -186,7 +209,7 @@ class MilvusIndex(Index):
     def _walk(self, only: Filter, fields: list[str]) -> Iterator[dict[str, Any]]:
         walk = self._connection.call(
             MilvusClient.query_iterator,
-            collection_name=self._name,
+            collection_name=self._collections.rows,
             batch_size=WRITTEN_ROWS,
             filter=database.expression(only),
             output_fields=fields,
@@ -230,6 +253,10 @@ class MilvusIndex(Index):
     def _features(self, keys: list[str]) -> Iterator[tuple[str, bytes]]:
         for row in self._asked([key_digest(key) for key in keys], ["key", "features"]):
             yield row["key"], row["features"][0]
+
+    def _each_feature(self) -> Iterator[bytes]:
+        for row in self._walk(make_filter(None, None), ["features"]):
+            yield row["features"][0]
 
     def _items(self, only: Filter, after: str | None) -> Iterator[Row]:
         order = sorted((row["written"], row["id"]) for row in self._walk(only, ["id", "written"]))

@@ -27,6 +27,7 @@ RPC_ATTEMPTS = 3
 FLAT, IVF = "BIN_FLAT", "BIN_IVF_FLAT"
 LISTS = 1024  # of an IVF index; probing all of them is exact
 PROBED_LISTS = 32
+ROWS_SETTING = "rows_collection"
 
 ROW_FIELDS = ["id", "key", "code", "path", "stamp", "metadata"]
 PATIENCE = 10.0  # seconds for a request that a healthy server answers at once
@@ -117,16 +118,40 @@ def _stop_lite(file: str) -> None:
 
 
 class Collections:
-    """The two collections of one index: its rows and its settings."""
+    """The two collections of one index: its rows and its settings.
+
+    Rows that were given the codes of another model lie in a collection of their own, which the
+    setting ROWS_SETTING names: writing that setting makes them the rows of the index.
+    """
 
     def __init__(self, name: str) -> None:
-        self.rows, self.settings_name = name, f"{name}_settings"
+        self.name = self.rows = name
+        self.settings_name = f"{name}_settings"
 
     def load(self, client: MilvusClient) -> None:
         """Bring what is there into the server's memory, as searching wants it."""
-        for name in (self.rows, self.settings_name):
-            if client.has_collection(name, timeout=PATIENCE):
-                client.load_collection(name, timeout=PATIENCE)
+        if client.has_collection(self.settings_name, timeout=PATIENCE):
+            client.load_collection(self.settings_name, timeout=PATIENCE)
+            self.rows = self.settings(client).get(ROWS_SETTING, self.name)
+        if client.has_collection(self.rows, timeout=PATIENCE):
+            client.load_collection(self.rows, timeout=PATIENCE)
+
+    def begin_recoding(self, client: MilvusClient, header: IndexHeader) -> str:
+        """A new, empty collection for the rows with other codes."""
+        name = f"{self.name}_rows_{key_digest(str(header.model_id))[:16]}"
+        if name == self.rows:
+            name += "_2"
+        client.drop_collection(name)  # of an attempt that was cut off
+        _create_rows(client, name, header)
+        client.load_collection(name)
+        return name
+
+    def end_recoding(self, client: MilvusClient, name: str, settings: Mapping[str, str]) -> None:
+        """Make the rows of that collection those of the index."""
+        before = self.rows
+        self.set_settings(client, {**settings, ROWS_SETTING: name})
+        self.rows = name
+        client.drop_collection(before)
 
     def header(self, client: MilvusClient) -> IndexHeader | None:
         """What the index is, as its collection's description says; None where it is not there."""
@@ -138,19 +163,7 @@ class Collections:
 
     def create(self, client: MilvusClient, header: IndexHeader) -> IndexHeader:
         """Make the collection of the rows, and say what is there then."""
-        schema = client.create_schema(
-            auto_id=False, enable_dynamic_field=False, description=json.dumps(header.as_text())
-        )
-        schema.add_field("id", DataType.VARCHAR, is_primary=True, max_length=32)
-        schema.add_field("key", DataType.VARCHAR, max_length=MAX_TEXT_BYTES)
-        schema.add_field("code", DataType.BINARY_VECTOR, dim=8 * code_bytes(header.bits))
-        schema.add_field("written", DataType.INT64)
-        schema.add_field("path", DataType.VARCHAR, max_length=MAX_TEXT_BYTES)
-        schema.add_field("stamp", DataType.JSON)
-        schema.add_field("metadata", DataType.JSON)
-        if header.features:  # bytes as they are; their bits are never compared
-            schema.add_field("features", DataType.BINARY_VECTOR, dim=8 * header.features)
-        _create(client, self.rows, schema, *(["features"] if header.features else []))
+        _create_rows(client, self.rows, header)
         return self.header(client) or header
 
     def kind(self, client: MilvusClient) -> str:
@@ -202,6 +215,23 @@ class Collections:
         except grpc.RpcError as error:
             if error.code() != grpc.StatusCode.UNIMPLEMENTED:
                 raise
+
+
+def _create_rows(client: MilvusClient, name: str, header: IndexHeader) -> None:
+    """Make a collection for rows, unless it is there."""
+    schema = client.create_schema(
+        auto_id=False, enable_dynamic_field=False, description=json.dumps(header.as_text())
+    )
+    schema.add_field("id", DataType.VARCHAR, is_primary=True, max_length=32)
+    schema.add_field("key", DataType.VARCHAR, max_length=MAX_TEXT_BYTES)
+    schema.add_field("code", DataType.BINARY_VECTOR, dim=8 * code_bytes(header.bits))
+    schema.add_field("written", DataType.INT64)
+    schema.add_field("path", DataType.VARCHAR, max_length=MAX_TEXT_BYTES)
+    schema.add_field("stamp", DataType.JSON)
+    schema.add_field("metadata", DataType.JSON)
+    if header.features:  # bytes as they are; their bits are never compared
+        schema.add_field("features", DataType.BINARY_VECTOR, dim=8 * header.features)
+    _create(client, name, schema, *(["features"] if header.features else []))
 
 
 def _create(client: MilvusClient, name: str, schema: Any, *vectors: str) -> None:

@@ -20,13 +20,15 @@ from psycopg.sql import SQL, Composable, Composed, Literal
 
 from ddh._core.errors import DDHError
 from ddh.index.base import Index, IndexHeader, OpenOptions
+from ddh.index.features import Stored
 from ddh.index.filters import Filter
 from ddh.index.location import split_name, without_password
 from ddh.index.postgres_database import Database, PostgresConnection, Tables, packed_bits
-from ddh.index.rows import Codes, Columns, Hit, Row, bit_strings, read_stamp
+from ddh.index.rows import Codes, Columns, Hit, Row, bit_strings, read_stamp, recoded
 
 FETCHED_ROWS = 4096
 MAX_EF_SEARCH = 1000  # what pgvector allows
+HNSW = "CREATE INDEX IF NOT EXISTS {hnsw} ON {rows} USING hnsw (code bit_hamming_ops)"
 
 
 class PostgresIndex(Index):
@@ -71,8 +73,7 @@ class PostgresIndex(Index):
                 f"{self.location} has no pgvector extension, so it cannot search approximately: "
                 "install pgvector 0.7 or newer on the server, or open without approximate"
             )
-        statement = "CREATE INDEX IF NOT EXISTS {hnsw} ON {rows} USING hnsw (code bit_hamming_ops)"
-        self._connection.run(lambda db: db.execute(self._tables.sql(statement)))
+        self._connection.run(lambda db: db.execute(self._tables.sql(HNSW)))
 
     # -- writing -----------------------------------------------------------------------------
 
@@ -89,11 +90,18 @@ class PostgresIndex(Index):
                 (result,) = db.execute(claimed, (token,)).fetchone() or (0,)
                 return int(result)
             db.execute(sql(f"SELECT {lock}({{lock}})"))
+            self._refuse_other_codes(db)
             result = work(db)
             db.execute(sql("UPDATE {claims} SET result = %s WHERE token = %s"), (result, token))
             return result
 
         return self._connection.run(attempt)
+
+    def _refuse_other_codes(self, db: Database) -> None:
+        """Somebody may have given the rows codes of another model since the index was opened."""
+        now = self._tables.header(db)
+        if now is not None and (now.bits, now.model_id) != (self.header.bits, self.header.model_id):
+            raise recoded(self.location, now.model_id)
 
     def _add(self, rows: Columns) -> None:
         try:
@@ -143,6 +151,42 @@ class PostgresIndex(Index):
                 copy.write_row((key, code, path, *stamps, metadata or "{}", *more))
         return len(rows)
 
+    def _recode(
+        self, header: IndexHeader, settings: dict[str, str], encode: Callable[[Stored], Codes]
+    ) -> None:
+        sql, of_code = self._tables.sql, {"bits": Literal(header.bits)}
+        every = sql("SELECT id, features FROM {rows} ORDER BY id")
+
+        def work(db: Database) -> int:
+            db.execute(sql("LOCK TABLE {rows} IN ACCESS EXCLUSIVE MODE"))
+            new = "CREATE TEMPORARY TABLE {staging} (id bigint, code bit({bits})) ON COMMIT DROP"
+            db.execute(sql(new, **of_code))
+            with db.cursor("recoded", binary=True) as cursor:
+                cursor.execute(every)
+                while page := cursor.fetchmany(FETCHED_ROWS):
+                    stored = np.frombuffer(b"".join(value for _, value in page), np.int8)
+                    codes = bit_strings(encode(stored.reshape(len(page), -1)), header.bits)
+                    with (
+                        db.cursor() as target,
+                        target.copy(sql("COPY {staging} (id, code) FROM STDIN")) as copy,
+                    ):
+                        for (row_id, _), code in zip(page, codes, strict=True):
+                            copy.write_row((row_id, code))
+            for statement in (
+                "ALTER TABLE {rows} DROP COLUMN code",  # and HNSW with it
+                "ALTER TABLE {rows} ADD COLUMN code bit({bits})",
+                "UPDATE {rows} SET code = {staging}.code FROM {staging} "
+                "WHERE {rows}.id = {staging}.id",
+                "ALTER TABLE {rows} ALTER COLUMN code SET NOT NULL",
+                *([HNSW] if self._hnsw else []),
+            ):
+                db.execute(sql(statement, **of_code))
+            for table, values in (("facts", header.as_text()), ("settings", settings)):
+                db.cursor().executemany(self._set(table), list(values.items()))
+            return 0
+
+        self._write(work, alone=True)
+
     # -- searching ---------------------------------------------------------------------------
 
     def _search(
@@ -185,6 +229,7 @@ class PostgresIndex(Index):
         values["queries"] = bit_strings(queries, self.bits)
 
         def work(db: Database) -> list[list[Hit]]:
+            self._refuse_other_codes(db)
             for setting in plan:
                 db.execute(setting)
             answers: list[list[Hit]] = [[] for _ in queries]
@@ -230,6 +275,12 @@ class PostgresIndex(Index):
         found = self._connection.query(statement, (keys,))
         return [(key, bytes(stored)) for key, stored in found]
 
+    def _each_feature(self) -> Iterator[bytes]:
+        statement = self._tables.sql("SELECT features FROM {rows} ORDER BY id")
+        with self._connection.another() as db, db.cursor("features", binary=True) as cursor:
+            cursor.itersize = FETCHED_ROWS
+            yield from (bytes(stored) for (stored,) in cursor.execute(statement))
+
     def _row(self, columns: Any) -> Row:
         key, code, path, mtime_ns, size, digest, metadata = columns
         packed = packed_bits([code], self.bits)[0]
@@ -262,12 +313,15 @@ class PostgresIndex(Index):
         return dict(self._connection.query(statement))
 
     def set_setting(self, **settings: str) -> None:
-        statement = self._tables.sql(
-            "INSERT INTO {settings} VALUES (%s, %s) "
+        statement, values = self._set("settings"), list(settings.items())
+        self._connection.run(lambda db: db.cursor().executemany(statement, values))
+
+    def _set(self, table: str) -> Composed:
+        """The statement that sets a name's value in one of the tables of both."""
+        return self._tables.sql(
+            f"INSERT INTO {{{table}}} VALUES (%s, %s) "
             "ON CONFLICT (name) DO UPDATE SET value = excluded.value"
         )
-        values = list(settings.items())
-        self._connection.run(lambda db: db.cursor().executemany(statement, values))
 
     def _storage(self) -> tuple[int, int | None, dict[str, str]]:
         rows = (self._tables.rows_name,)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ddh._core.errors import InputError
+from ddh._core.errors import DDHError, InputError
 from ddh.codes.inputs import check_codes
 
 Codes = NDArray[np.uint8]
@@ -166,6 +166,14 @@ def check_text(value: str, what: str) -> str:
             f"{what} has at most {MAX_TEXT_BYTES} bytes, not {size}: {value[:60]!r}..."
         )
     return value
+
+
+def recoded(location: object, model_id: str | None) -> DDHError:
+    """The error for an index that somebody else has given codes of another model."""
+    return DDHError(
+        f"the index {location} has codes of another model ({model_id}) since it was opened: open "
+        "it again"
+    )
 
 
 def check_radius(radius: int, bits: int) -> int:
