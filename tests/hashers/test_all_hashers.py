@@ -25,7 +25,11 @@ CLASSES, PER_CLASS, DIMENSIONS = 4, 35, 16
 BITS = 10  # neither a multiple of 8 nor of the bits of a KMH subspace
 
 # Enough to learn something from 140 rows, and no more.
-QUICK = {"KMH": {"iterations": 10}, "FastH": {"trees": 5, "block_rows": 20}}
+QUICK = {
+    "KMH": {"iterations": 10},
+    "FastH": {"trees": 5, "block_rows": 20},
+    "IMH": {"anchors": 40, "iterations": 250},
+}
 QUICK_DEEP = {"epochs": 3}
 
 every_method = pytest.mark.parametrize("name", METHODS)

@@ -1,5 +1,6 @@
 """Each loss of the deep methods equals plain loops over its formula, and its gradient is right."""
 
+import itertools
 import math
 from types import SimpleNamespace
 
@@ -8,8 +9,27 @@ import pytest
 import torch
 from torch import Tensor
 
-from ddh.hashers import deepbit, dh, dpsh, dsch, dsrh, hashnet
-from ddh.hashers.deep_training import shared_labels, triplets
+from ddh.hashers import (
+    bihalf,
+    cibhash,
+    crovca,
+    csq,
+    deepbit,
+    dh,
+    dpsh,
+    dsch,
+    dsrh,
+    greedyhash,
+    hashnet,
+    orthohash,
+    sdc,
+)
+from ddh.hashers.deep_training import (
+    shared_labels,
+    standardize_batch,
+    straight_through,
+    triplets,
+)
 
 BITS = 5
 
@@ -379,3 +399,236 @@ def test_rotation_keeps_proportions() -> None:
     y, x = (np.indices(turned.shape) * turned).sum(axis=(1, 2)) / turned.sum()
     assert math.hypot(x - 40, y - 20) == pytest.approx(20, abs=0.3)
     assert abs(math.degrees(math.atan2(y - 20, x - 40))) == pytest.approx(30, abs=1.0)
+
+
+# -- GreedyHash and Bi-half -----------------------------------------------------------------
+
+
+def cosine(a: Tensor, b: Tensor) -> float:
+    return float(a @ b / a.norm() / b.norm())
+
+
+def test_similarity_loss_is_the_mean_over_pairs() -> None:
+    codes, features = values(6), values(6, 9, seed=1)
+    pairs = [(i, j) for i in range(6) for j in range(6) if i != j]
+    total = sum(
+        (cosine(codes[i], codes[j]) - cosine(features[i], features[j])) ** 2 for i, j in pairs
+    )
+    loss = greedyhash.similarity_loss(codes, features)
+    assert float(loss) == pytest.approx(total / len(pairs), rel=1e-12)
+    assert torch.autograd.gradcheck(
+        lambda x: greedyhash.similarity_loss(x, features), codes.requires_grad_()
+    )
+
+
+def test_greedyhash_penalty_is_the_third_power() -> None:
+    z = values(4)
+    expected = sum(abs(abs(float(v)) - 1) ** 3 for v in z.flatten()) / z.numel()
+    assert float(greedyhash.penalty(z)) == pytest.approx(expected)
+
+
+def test_straight_through_takes_bits_forward_and_the_gradient_back() -> None:
+    z = values(3).requires_grad_()
+    codes = straight_through(torch.where(z >= 0, 1.0, -1.0), z)
+    assert torch.allclose(codes.detach().abs(), torch.ones_like(z))
+    weights = values(3, seed=1)
+    (gradient,) = torch.autograd.grad((codes * weights).sum(), z)
+    assert torch.equal(gradient, weights)
+
+
+@pytest.mark.parametrize("rows", [6, 7])
+def test_half_half_codes_are_the_cheapest_transport(rows: int) -> None:
+    """Of all assignments with half of a column at +1, the one nearest to the outputs."""
+    z = values(rows, 3)
+    codes = bihalf.half_half(z)
+    for k in range(3):
+        candidates = [
+            [1.0 if i in ones else -1.0 for i in range(rows)]
+            for ones in map(set, itertools.combinations(range(rows), rows // 2))
+        ]
+        cost = [np.square(z[:, k].numpy() - np.array(c)).sum() for c in candidates]
+        assert codes[:, k].tolist() == candidates[int(np.argmin(cost))]
+
+
+def test_bihalf_gradient_has_the_added_term() -> None:
+    """dL/du = dL/db + gamma (u - b) / entries."""
+    z, features = values(6).requires_grad_(), values(6, 9, seed=1)
+    objective = bihalf.BiHalf(BITS, gamma=6.0)._objective(None, features, None)
+    (gradient,) = torch.autograd.grad(objective(z, torch.arange(6), 0.0), z)
+    codes = bihalf.half_half(z.detach()).requires_grad_()
+    (plain,) = torch.autograd.grad(greedyhash.similarity_loss(codes, features), codes)
+    expected = plain + 6.0 * (z - codes) / z.numel()
+    assert torch.allclose(gradient, expected)
+
+
+# -- CIBHash ------------------------------------------------------------------------------
+
+
+def test_contrastive_loss_is_the_loop_over_views() -> None:
+    codes, temperature = values(8), 0.3
+    total = 0.0
+    for i in range(8):
+        partner = (i + 4) % 8
+        others = [math.exp(cosine(codes[i], codes[j]) / temperature) for j in range(8) if j != i]
+        own = math.exp(cosine(codes[i], codes[partner]) / temperature)
+        total -= math.log(own / sum(others))
+    loss = cibhash.contrastive_loss(codes, temperature)
+    assert float(loss) == pytest.approx(total / 8, rel=1e-12)
+
+
+def test_bernoulli_divergence_is_the_sum_over_bits() -> None:
+    one, other = values(4), values(4, seed=1)
+    total = 0.0
+    for a, b in zip(one.flatten().tolist(), other.flatten().tolist(), strict=True):
+        p, q = 1 / (1 + math.exp(-a)), 1 / (1 + math.exp(-b))
+        total += p * math.log(p / q) + (1 - p) * math.log((1 - p) / (1 - q))
+    divergence = cibhash.bernoulli_divergence(one, other)
+    assert float(divergence) == pytest.approx(total / 4, rel=1e-12)
+    assert float(cibhash.bernoulli_divergence(one, one)) == pytest.approx(0, abs=1e-12)
+    assert torch.isfinite(cibhash.bernoulli_divergence(1e3 * one, -1e3 * one))
+
+
+def test_cibhash_draws_bits_with_the_probabilities() -> None:
+    objective = cibhash.CIBHash(BITS, beta=0.0)._objective(None, None, None)
+    sure = torch.cat([values(4).sign() * 50] * 2)  # sigmoid is 0 or 1: nothing left to chance
+    assert torch.allclose(
+        objective(sure, torch.arange(4), 0.0), cibhash.contrastive_loss(sure.sign(), 0.3)
+    )
+    torch.manual_seed(0)
+    unsure = values(8)
+    drawn = [float(objective(unsure, torch.arange(4), 0.0)) for _ in range(4)]
+    assert len(set(drawn)) > 1
+
+
+# -- SDC ----------------------------------------------------------------------------------
+
+
+def test_calibration_is_the_quantile_function() -> None:
+    target = sdc.calibration(50, 2.0)
+    for i in range(50):
+        x = (float(target[i]) + 1) / 2
+        if target[i] > 0:  # Beta(2, 2) has the distribution function 3 x^2 - 2 x^3
+            assert 3 * x**2 - 2 * x**3 == pytest.approx((i + 0.5) / 50, abs=1e-9)
+    assert (target[:25] == 0).all()
+    assert (target.diff() >= 0).all()
+
+
+def test_calibration_loss_sorts_pairs_by_the_features() -> None:
+    codes, features = values(6), values(6, 9, seed=1)
+    pairs = sorted(
+        itertools.combinations(range(6), 2),
+        key=lambda pair: cosine(features[pair[0]], features[pair[1]]),
+    )
+    target = sdc.calibration(len(pairs), 5.0)
+    total = sum(
+        abs(cosine(codes[i], codes[j]) - float(t)) for (i, j), t in zip(pairs, target, strict=True)
+    )
+    loss = sdc.calibration_loss(codes, features, target)
+    assert float(loss) == pytest.approx(total / len(pairs), rel=1e-12)
+
+
+def test_batch_standardisation_has_mean_0_and_variance_1() -> None:
+    z = standardize_batch(values(50) * 3 + 7)
+    assert torch.allclose(z.mean(dim=0), torch.zeros(BITS, dtype=z.dtype), atol=1e-12)
+    assert torch.allclose(z.std(dim=0, correction=0), torch.ones(BITS, dtype=z.dtype), atol=1e-5)
+
+
+# -- CroVCA -------------------------------------------------------------------------------
+
+
+def test_alignment_is_the_cross_entropy_with_the_other_bits() -> None:
+    one, other = values(4).requires_grad_(), values(4, seed=1).requires_grad_()
+    total = 0.0
+    for a, b in zip(one.flatten().tolist(), other.flatten().tolist(), strict=True):
+        p = 1 / (1 + math.exp(-a))
+        total -= math.log(p if b > 0 else 1 - p)
+    loss = crovca.alignment(one, other)
+    assert float(loss.detach()) == pytest.approx(total / one.numel(), rel=1e-12)
+    loss.backward()
+    assert one.grad is not None
+    assert other.grad is None
+
+
+def test_coding_rate_is_the_sum_over_eigenvalues() -> None:
+    z = values(9)
+    unit = z / z.norm(dim=1, keepdim=True)
+    eigenvalues = np.linalg.eigvalsh((unit.T @ unit).numpy())
+    rate = sum(math.log(1 + BITS / (9 * 0.05) * float(v)) for v in eigenvalues) / 2
+    expected = rate * (9 + BITS) / (9 * BITS)
+    assert float(crovca.coding_rate(z, 0.05)) == pytest.approx(expected, rel=1e-10)
+    collapsed = torch.ones_like(z)
+    assert crovca.coding_rate(collapsed, 0.05) < crovca.coding_rate(z, 0.05)
+
+
+# -- CSQ and OrthoHash --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("number", "bits"), [(10, 16), (32, 16), (10, 12), (17, 24), (40, 8)])
+def test_centres_are_far_apart(number: int, bits: int) -> None:
+    centres = csq.hash_centres(number, bits, np.random.default_rng(0))
+    assert centres.shape == (number, bits)
+    assert set(np.unique(centres)) == {-1.0, 1.0}
+    distances = (bits - centres @ centres.T) / 2
+    apart = distances[~np.eye(number, dtype=bool)]
+    if bits == 16:  # Hadamard
+        assert apart.min() == bits / 2
+    else:
+        assert apart.mean() >= 0.9 * bits / 2
+        assert apart.min() > 0 or number > bits
+
+
+def test_centres_of_several_concepts_are_the_majority() -> None:
+    centres = csq.hash_centres(4, 6, np.random.default_rng(0))
+    concepts = np.array([[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 0, 1]], np.float32)
+    found = csq.centres_of(concepts, centres, np.random.default_rng(1))
+    ties: dict[int, set[float]] = {}
+    for row, own in zip(found, concepts, strict=True):
+        for k in range(6):
+            votes = sum(centres[c, k] for c in range(4) if own[c])
+            if votes:
+                assert row[k] == np.sign(votes)
+            else:
+                ties.setdefault(k, set()).add(row[k])
+    assert ties
+    assert all(len(bits) == 1 for bits in ties.values())
+
+
+def test_central_similarity_and_quantisation() -> None:
+    codes = torch.tanh(values(4))
+    centres = values(4, seed=1).sign()
+    entropy = cosh = 0.0
+    for h, c in zip(codes.flatten().tolist(), centres.flatten().tolist(), strict=True):
+        p = (h + 1) / 2
+        entropy -= math.log(p if c > 0 else 1 - p)
+        cosh += math.log(math.cosh(abs(h) - 1))
+    assert float(csq.central_similarity(codes, centres)) == pytest.approx(entropy / codes.numel())
+    assert float(csq.quantisation(codes)) == pytest.approx(cosh / codes.numel())
+    assert torch.isfinite(csq.quantisation(1e4 * values(2)))
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_orthohash_is_the_softmax_of_angles_with_a_margin(several: bool) -> None:
+    z = values(6)
+    own = torch.zeros(6, 4, dtype=z.dtype)
+    own[torch.arange(6), torch.arange(6) % 4] = 1
+    if several:
+        own[::2, 3] = 1
+    targets = values(4, seed=1).sign()
+    total = 0.0
+    for i in range(6):
+        logits = [8 * (cosine(z[i], targets[c]) - 0.2 * float(own[i, c])) for c in range(4)]
+        normaliser = math.log(sum(map(math.exp, logits)))
+        classes_of = [c for c in range(4) if own[i, c]]
+        total -= sum(logits[c] - normaliser for c in classes_of) / len(classes_of)
+    loss = orthohash.cosine_loss(z, targets, own, 8.0, 0.2)
+    assert float(loss) == pytest.approx(total / 6, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "method", [csq.CSQ(BITS), orthohash.OrthoHash(BITS)], ids=["CSQ", "OrthoHash"]
+)
+def test_gradients_of_the_centre_methods(method) -> None:
+    objective = method._objective(None, values(6), classes(6))
+    assert torch.autograd.gradcheck(
+        lambda x: objective(x, torch.arange(6), 0.0), values(6).requires_grad_()
+    )

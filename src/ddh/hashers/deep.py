@@ -28,7 +28,7 @@ from ddh.images import ImageSource
 from ddh.train.device import choose
 from ddh.train.features import Features, extract
 from ddh.train.identity import RunIdentity
-from ddh.train.inputs import FeatureInputs, NetworkInputs, Pictures
+from ddh.train.inputs import FeatureInputs, Inputs, NetworkInputs, Pictures
 from ddh.train.network import end_training, prepare
 from ddh.train.run_folder import Run
 
@@ -95,6 +95,14 @@ class DeepHasher(ImageHasher):
         """How many labelled rows to train on at the most; None is all of them."""
         return None
 
+    def _feature_inputs(self, features: Tensor, images: int) -> Inputs:
+        """Training batches of ready features: the rows of the images, then those of their views."""
+        return FeatureInputs(features[:images])
+
+    def _network_inputs(self, pictures: Pictures, mean: Tensor, scale: Tensor) -> Inputs:
+        """Training batches of pictures through the backbone."""
+        return NetworkInputs(pictures, mean, scale)
+
     def _create_backbone(self, source: ImageSource, run: Run) -> Backbone:
         with seeded(run.seed, torch.device("cpu")):
             return create(self.backbone, self.weights, self.size)
@@ -108,8 +116,12 @@ class DeepHasher(ImageHasher):
             rows = labelled_rows(y, self._most_rows(), rng)
             X, y = X[rows], y[rows]
             pictures = pictures and replace(pictures, usable=pictures.usable[rows])
-        if len(X) < 2:
-            raise InputError(f"two or more images are needed, {len(X)} can be used")
+        images = len(X)
+        if pictures is not None and self._views():
+            images //= self._views() + 1
+            pictures = replace(pictures, usable=pictures.usable[:images])
+        if images < 2:
+            raise InputError(f"two or more images are needed, {images} can be used")
         device = choose(self.device)
         self.mean_, self.scale_ = mean_and_scale(X, per_dimension=self.scale_each)
         phi = torch.from_numpy(standardize(X, self.mean_, self.scale_)).to(device)
@@ -120,11 +132,11 @@ class DeepHasher(ImageHasher):
             with torch.no_grad():
                 self._initialise(layers, phi)
             training = DeepTraining(
-                FeatureInputs(phi),
+                self._feature_inputs(phi, images),
                 layers,
-                self._objective(layers, phi, labels),
+                self._objective(layers, phi[:images], labels),
                 device,
-                epochs=self._epochs(len(X)),
+                epochs=self._epochs(images),
                 batch_size=self.batch_size,
                 learning_rate=self.learning_rate,
                 weight_decay=self.weight_decay,
@@ -142,13 +154,14 @@ class DeepHasher(ImageHasher):
                 training.backbone = pictures.backbone
                 prepare(pictures.backbone, self.depth, device)
                 statistics = np.stack([self.mean_, self.scale_]).astype(np.float32)
-                training.inputs = NetworkInputs(pictures, *torch.from_numpy(statistics).to(device))
+                scaling = torch.from_numpy(statistics).to(device)
+                training.inputs = self._network_inputs(pictures, scaling[0], scaling[1])
             self.losses_ = training.train()
             if pictures is not None and self.depth != "head":
                 end_training(pictures.backbone)
                 again = extract(pictures.backbone, pictures.source, device=self.device).values
                 phi = torch.from_numpy(standardize(again, self.mean_, self.scale_)).to(device)
-            self._finish(training, phi, pictures)
+            self._finish(training, phi[:images], pictures)
         self.layers_ = layers.cpu().double().requires_grad_(False)
 
     def _epochs(self, rows: int) -> int:

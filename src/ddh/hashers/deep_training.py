@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ddh.train.inputs import Inputs
+from ddh.train.inputs import Inputs, Parts
 from ddh.train.trainer import Schedule, Trainer, TrainingTask
 
 #: The loss of a batch from its real outputs (b, bits), their row numbers, and the share of the
@@ -122,6 +122,25 @@ class DeepTraining(TrainingTask):
         return np.array([entry["loss"] for entry in history])
 
 
+class TwoViews(Inputs):
+    """Two random views per image, stacked: a batch of b images gives 2 b rows of features.
+
+    On ready features a view is the row with the share `dropout` of its entries set to 0 and the
+    others scaled up, as in torch's dropout; inputs that draw views of their own need none.
+    """
+
+    def __init__(self, first: Inputs, second: Inputs, dropout: float = 0.0) -> None:
+        self.first, self.second, self.dropout = first, second, dropout
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def batches(self, parts: Parts, seeds: list[int]) -> Iterator[tuple[Tensor, Tensor]]:
+        others = self.second.batches(parts, [seed ^ 1 for seed in seeds])
+        for (rows, one), (_, other) in zip(self.first.batches(parts, seeds), others, strict=True):
+            yield rows, torch.nn.functional.dropout(torch.cat((one, other)), self.dropout)
+
+
 @contextmanager
 def seeded(seed: int, device: torch.device) -> Iterator[None]:
     """Draw from `seed` inside, and leave torch's own generators as they were outside."""
@@ -129,6 +148,23 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(seed)
         yield
+
+
+def straight_through(bits: Tensor, outputs: Tensor) -> Tensor:
+    """The bits in the forward pass, the gradient of the outputs in the backward pass."""
+    return bits.detach() + outputs - outputs.detach()
+
+
+def standardize_batch(outputs: Tensor, eps: float = 1e-5) -> Tensor:
+    """Batch normalisation without parameters: each bit has mean 0 and variance 1."""
+    centred = outputs - outputs.mean(dim=0)
+    return centred * torch.rsqrt(centred.square().mean(dim=0) + eps)
+
+
+def cosine_similarities(x: Tensor) -> Tensor:
+    """Cosine of every pair of rows (b, b)."""
+    unit = torch.nn.functional.normalize(x, dim=1)
+    return unit @ unit.T
 
 
 def shared_labels(first: Tensor, second: Tensor) -> Tensor:

@@ -13,8 +13,10 @@ if TYPE_CHECKING:  # scikit-learn, which they build on, takes seconds to import
     from ddh.hashers.image_hasher import ImageHasher
 
 _NAMES = (
-    "LSH", "PCAH", "SH", "SphH", "KMH", "ITQ", "IsoHash", "SemanticHashing", "DH", "DeepBit", "SSH",
-    "SPLH", "LFH", "KSH", "SDH", "FastH", "CNNH", "DSRH", "DSCH", "DRSCH", "DPSH", "HashNet", "DDH",
+    "LSH", "PCAH", "SH", "SphH", "KMH", "ITQ", "IsoHash", "AGH", "IMH", "SGH",
+    "SemanticHashing", "DH", "DeepBit", "GreedyHash", "BiHalf", "CIBHash", "SDC", "CroVCA",
+    "SSH", "SPLH", "LFH", "KSH", "SDH", "FastH",
+    "CNNH", "DSRH", "DSCH", "DRSCH", "DPSH", "HashNet", "CSQ", "OrthoHash", "DDH",
 )  # fmt: skip
 _ELSEWHERE = {"SemanticHashing": "semantic_hashing", "DRSCH": "dsch"}
 # name -> module of ddh.hashers; a module is imported when its method is first asked for, so
