@@ -13,11 +13,11 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from ddh._core.errors import InputError, MissingDependency
-from ddh.bench.features import read_features
+from ddh.bench.features import FeatureSet, read_features
 from ddh.bench.options import numbers, settings_of
 from ddh.bench.report_page import inline_svg, page, read_outcomes
 from ddh.bench.results import Outcome, Store, Table, command_line, key_digest
-from ddh.bench.retrieval import Task, subset
+from ddh.bench.retrieval import LABEL_BUDGET, Task, labelled_places, subset, training_set
 from ddh.bench.tables import TABLE2, TABLE3, TABLE6, TABLES
 from ddh.cli import cli
 from ddh.evaluation import RetrievalSplit, mean_average_precision
@@ -141,6 +141,96 @@ def test_an_interrupted_run_goes_on(digits, tmp_path, monkeypatch):
     assert len(list((tmp_path / "measurements").iterdir())) == 2
     run(*words)
     assert len(calls) == 5
+
+
+def test_several_jobs_measure_the_same(results, digits, tmp_path):
+    words = ["--features", digits, "-o", tmp_path, "--bits", "8,16", "--methods", METHODS]
+    run("bench", "table2", *words, "--seeds", "0,1", "--jobs", 2)
+    alone, together = (
+        json.loads((folder / "table2" / "results.json").read_text())["records"]
+        for folder in (results, tmp_path)
+    )
+    for one, other in zip(alone, together, strict=True):
+        assert one["legacy"] == other["legacy"]
+        assert one["expected"] == other["expected"]
+
+
+def concepts_task(rows=400, labelled=None, seed=0):
+    """Eight concepts, one or two per image, features that show them."""
+    rng = np.random.default_rng(seed)
+    labels = np.zeros((rows, 8), np.int8)
+    labels[np.arange(rows), np.arange(rows) % 8] = 1
+    labels[::4, 1] = 1
+    features = labels @ rng.normal(0, 1, (8, 12)) + rng.normal(0, 0.5, (rows, 12))
+    found = FeatureSet(features.astype(np.float32), labels, "made up", "none", "nothing", "d")
+    query, others = np.split(rng.permutation(rows), [80])
+    return Task(found, RetrievalSplit("own", query, others, others, 100, labelled))
+
+
+def test_every_supervised_row_sees_the_same_labels():
+    others = concepts_task().split.train
+    task = concepts_task(labelled=np.sort(others[:90]))
+    supervised = [row for table in (TABLES[2], TABLES[3]) for row in table.rows if row.supervised]
+    assert len(supervised) > 8
+    expected = np.flatnonzero(np.isin(task.split.train, task.split.labelled))
+    for row in supervised:
+        X, y, said = training_set(task, row, seed=3)
+        np.testing.assert_array_equal(X, task.part("train")[expected])
+        np.testing.assert_array_equal(y, task.labels("train")[expected])
+        assert said.startswith("the labels of 90 images (")
+    assert training_set(task, TABLE2.rows[0], 0)[1:] == (None, "")
+
+
+def test_semi_supervised_rows_see_all_images_and_the_same_labels():
+    task = concepts_task(labelled=np.sort(concepts_task().split.train[:90]))
+    row = next(row for row in TABLE2.rows if row.method == "SSH")
+    X, y, _ = training_set(task, row, seed=0)
+    assert len(X) == len(task.split.train)
+    labelled = np.isin(task.split.train, task.split.labelled)
+    np.testing.assert_array_equal(y[labelled], task.labels("train")[labelled])
+    assert not y[~labelled].any()
+
+
+def test_no_row_sees_more_labels_than_the_budget(monkeypatch):
+    monkeypatch.setattr("ddh.bench.retrieval.LABEL_BUDGET", 50)
+    task = concepts_task()
+    rows = [row for row in TABLES[2].rows if row.supervised]
+    places = [labelled_places(task, row, seed) for seed, row in enumerate(rows)]
+    assert len(places[0]) == 50
+    assert all(np.array_equal(places[0], other) for other in places)
+
+
+def test_settings_of_the_tables_take_all_labels_that_there_are():
+    """KSH, FastH and SPLH draw from what they get, CNNH samples it."""
+    for table in TABLES:
+        for row in table.rows:
+            if row.supervised:
+                settings = create(row.method, **row.settings).get_params()
+                drawn = [settings[name] for name in ("labelled", "sample") if name in settings]
+                assert all(count >= LABEL_BUDGET for count in drawn), row.label
+
+
+def test_table5_gives_every_row_the_same_head():
+    for row in TABLES[3].rows:
+        assert row.settings.get("hidden", ()) == (), row.label
+
+
+def test_tables_run_on_another_protocol(tmp_path):
+    rng = np.random.default_rng(0)
+    labels = np.zeros((6000, 17), np.int8)
+    labels[np.arange(6000), np.arange(6000) % 17] = 1
+    features = labels @ rng.normal(0, 1, (17, 8)) + rng.normal(0, 0.5, (6000, 8))
+    np.savez(tmp_path / "coco.npz", features=features.astype(np.float32), labels=labels)
+    words = ["--features", tmp_path / "coco.npz", "-o", tmp_path, "--protocol", "coco-17"]
+    run("bench", "table4", *words, "--bits", "8", "--methods", "LFH,ITQ", "--seeds", "0")
+    content = json.loads((tmp_path / "table4" / "results.json").read_text())
+    assert "split coco-17, seed 0" in content["protocol"][0]
+    assert "1,020 queries, 4,980 items" in content["protocol"][0]
+    lfh = next(r for r in content["records"] if r["row"] == "LFH")
+    assert lfh["mAP@1000"] > 0
+    stored = [json.loads(f.read_text()) for f in (tmp_path / "measurements").glob("LFH-*.json")]
+    said = stored[0]["result"]["scores"]["legacy"]["protocol"]["labels"]
+    assert said.startswith("the labels of 3,400 images")
 
 
 def test_label_quality_equals_a_plain_count(results, digits):
@@ -362,7 +452,7 @@ def test_the_papers_tables_are_whole():
     assert TABLE3.printed(rows["LFH + CNN"], 48) == 0.339
     for number, table in enumerate(TABLES, 2):
         assert (table.number, table.name) == (number, f"table{number}")
-        assert all(len(row.printed) == len(table.bits) for row in table.rows)
+        assert all(len(row.printed) in (0, len(table.bits)) for row in table.rows)
         assert table.rows[-1].label == "DDH"
     assert len(TABLE6) == 10
 

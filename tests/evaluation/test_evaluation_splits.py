@@ -80,6 +80,9 @@ def test_coco17_asks_with_60_images_per_concept():
     assert len(np.unique(split.query)) == len(split.query)
     assert (labels[split.query].sum(axis=0) >= 60).all()
     assert np.array_equal(split.train, split.database)
+    assert len(np.unique(split.labelled)) == len(split.labelled) == 17 * 200
+    assert (labels[split.labelled].sum(axis=0) >= 200).all()
+    assert np.isin(split.labelled, split.train).all()
     assert split.title == f"coco-17, seed 0 ({split.digest})"
     assert split.digest == split_by_name("coco-17", labels).digest
     assert split.digest != split_by_name("coco-17", labels, seed=1).digest
@@ -103,6 +106,8 @@ def test_mistakes_are_named():
         RetrievalSplit("own", rows, rows, rows[:0], None)
     with pytest.raises(InputError, match="also a training image"):
         RetrievalSplit("own", rows, rows + 5, rows, None)
+    with pytest.raises(InputError, match="labelled image is not a training image"):
+        RetrievalSplit("own", rows, rows + 5, rows + 5, None, labelled=rows + 6)
     assert len(PROTOCOLS) == 7
 
 

@@ -13,7 +13,10 @@ from ddh.backbones import ResNet
 from ddh.hashers import DeepBit, HashNet, create, load
 from ddh.train.features import Extractor
 
-METHODS = ["SemanticHashing", "DH", "DeepBit", "CNNH", "DSRH", "DSCH", "DRSCH", "DPSH", "HashNet"]
+METHODS = [
+    "SemanticHashing", "DH", "DeepBit", "GreedyHash", "BiHalf", "CIBHash", "SDC", "CroVCA", "CNNH",
+    "DSRH", "DSCH", "DRSCH", "DPSH", "HashNet", "CSQ", "OrthoHash",
+]  # fmt: skip
 QUICK = {"hidden": (16,), "batch_size": 16, "device": "cpu", "weights": "random"}
 
 
@@ -183,7 +186,7 @@ def test_deepbit_s_second_stage_makes_bits_survive_rotations() -> None:
     from ddh.hashers.deepbit import rotate
 
     images, _ = pictures(64)
-    settings = QUICK | {"hidden": (), "epochs": 100, "learning_rate": 3e-3}
+    settings = QUICK | {"hidden": (), "epochs": 100, "learning_rate": 3e-3, "rotation_weight": 1.0}
     model = DeepBit(bits=16, backbone="resnet18-tiny", **settings).fit(images)
     assert len(model.stage2_losses_) == 10
     assert model.stage2_losses_[-1] < model.stage2_losses_[0]

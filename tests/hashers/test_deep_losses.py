@@ -401,6 +401,29 @@ def test_rotation_keeps_proportions() -> None:
     assert abs(math.degrees(math.atan2(y - 20, x - 40))) == pytest.approx(30, abs=1.0)
 
 
+def test_deepbit_s_release_trains_nothing_in_stage_one() -> None:
+    F = values(6).requires_grad_()
+    paper = deepbit.DeepBit(BITS)._objective(None, None, None)
+    release = deepbit.DeepBit(BITS, variant="release")._objective(None, None, None)
+    assert torch.equal(paper(F, None, 0.0), release(F, None, 0.0))
+    (gradient,) = torch.autograd.grad(release(F, None, 0.0), F)
+    assert (gradient == 0).all()
+    (gradient,) = torch.autograd.grad(paper(F, None, 0.0), F)
+    assert (gradient != 0).any()
+
+
+def test_deepbit_s_release_cuts_at_the_mean_after_a_relu() -> None:
+    X = np.random.default_rng(0).normal(size=(50, 4))
+    settings = {"epochs": 1, "device": "cpu", "weight_decay": 0.0}
+    paper, release = (
+        deepbit.DeepBit(BITS, variant=variant, **settings).fit(X)
+        for variant in ("paper", "release")
+    )
+    assert abs(paper.threshold_) < release.threshold_
+    before = release.outputs(X) + release.threshold_
+    assert np.maximum(before, 0).mean() == pytest.approx(release.threshold_, abs=1e-5)
+
+
 # -- GreedyHash and Bi-half -----------------------------------------------------------------
 
 

@@ -12,7 +12,10 @@ from ddh.hashers import CNNH, DPSH, DSCH, HashNet, create, load
 from ddh.hashers.deep_training import DeepTraining, HashLayers, Objective, seeded
 from ddh.train.inputs import FeatureInputs
 
-METHODS = ["SemanticHashing", "DH", "DeepBit", "CNNH", "DSRH", "DSCH", "DRSCH", "DPSH", "HashNet"]
+METHODS = [
+    "SemanticHashing", "DH", "DeepBit", "GreedyHash", "BiHalf", "CIBHash", "SDC", "CroVCA", "CNNH",
+    "DSRH", "DSCH", "DRSCH", "DPSH", "HashNet", "CSQ", "OrthoHash",
+]  # fmt: skip
 QUICK = {"hidden": (12,), "epochs": 2, "batch_size": 16, "device": "cpu"}
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from ddh._core.errors import InputError
 from ddh.hashers import SDH
-from ddh.hashers.sdh import best_column, discrete_codes
+from ddh.hashers.sdh import best_column, discrete_codes, margin_directions
 
 
 def objective(B, Q, W):
@@ -74,3 +74,40 @@ def test_width_is_checked():
     with pytest.raises(InputError, match="width"):
         SDH(bits=2, width=0.0).fit(np.eye(4), [0, 0, 1, 1])
     assert SDH(bits=2, width=0.4).fit(np.eye(4), [0, 0, 1, 1]).width_ == 0.4
+
+
+def test_margin_directions_are_the_sum_over_classes():
+    rng = np.random.default_rng(0)
+    W, Y = rng.normal(size=(5, 4)), np.eye(4)[[0, 2, 3]]
+    Y[2, 1] = 1
+    for row, own in zip(margin_directions(Y, W), Y, strict=True):
+        expected = sum(W[:, c] - W[:, k] for c in range(4) if own[c] for k in range(4))
+        np.testing.assert_allclose(row, expected)
+
+
+def test_hinge_codes_are_the_papers_closed_form():
+    """Of all codes, sgn(F + sum_k (w_c - w_k) / 2 nu) has the least nu |b - F|^2 - its margins."""
+    rng = np.random.default_rng(1)
+    W, F, nu = rng.normal(size=(6, 3)), rng.normal(size=6), 0.4
+    direction = margin_directions(np.eye(3)[[1]], W)[0]
+    codes = [np.array(b) for b in product((-1.0, 1.0), repeat=6)]
+    cost = [nu * np.square(b - F).sum() - b @ direction for b in codes]
+    np.testing.assert_array_equal(np.sign(F + direction / (2 * nu)), codes[int(np.argmin(cost))])
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_hinge_learns_classes(several):
+    rng = np.random.default_rng(0)
+    y = np.arange(150) % 3
+    X = rng.normal(0, 4, (3, 5))[y] + rng.normal(size=(150, 5))
+    labels = np.eye(3, dtype=int)[y] if several else y
+    if several:
+        labels[::10, 0] = 1
+    codes = SDH(bits=8, anchors=50, loss="hinge").fit(X, labels).transform(X).astype(int)
+    products, same = codes @ codes.T, y[:, None] == y
+    assert products[same].mean() > products[~same].mean() + 4
+
+
+def test_the_loss_is_checked():
+    with pytest.raises(InputError, match="loss"):
+        SDH(bits=2, loss="l1").fit(np.eye(4), [0, 0, 1, 1])

@@ -81,6 +81,11 @@ def test_without_labels_the_second_bit_by_loops(data):
             for j in other:
                 pair = np.outer(centred[i], centred[j])
                 M += weight / size**2 * (pair + pair.T)
+    for group in (near_below, near_above):
+        for i in group:
+            for j in group:
+                if i != j:
+                    M += np.outer(centred[i], centred[j]) / size**2
     expected = fix_signs(np.linalg.eigh(M)[1][:, -1:])
     model = SPLH(bits=2, eta=eta).fit(X)
     np.testing.assert_allclose(model.projection_[:, 1:], expected, atol=1e-9)
@@ -94,6 +99,17 @@ def test_groups_at_the_boundary():
         assert all(len(group) for group in boundary_groups(extreme))
 
 
-def test_pseudo_pairs_are_symmetric():
-    M = pseudo_pairs(np.random.default_rng(0).normal(size=(4, 3)))
-    np.testing.assert_allclose(M, M.T)
+def test_pseudo_pairs_are_the_sum_over_the_release_s_pairs():
+    """S as the release has it: near rows with each other, near with far rows of one side."""
+    rng = np.random.default_rng(0)
+    groups = [rng.normal(size=(4, 3)) for _ in range(4)]
+    X, side = np.concatenate(groups), np.repeat(np.arange(4), 4)
+    S = np.zeros((16, 16))
+    for i in range(16):
+        for j in range(16):
+            kinds = {side[i], side[j]}
+            if i != j and kinds <= {0, 1}:
+                S[i, j] = 1 / 16
+            if kinds in ({0, 2}, {1, 3}):
+                S[i, j] = -1 / 32
+    np.testing.assert_allclose(pseudo_pairs(groups), X.T @ S @ X)

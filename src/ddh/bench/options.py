@@ -101,6 +101,7 @@ class BenchOptions:
     methods: str | None
     settings: Settings
     as_json: bool
+    jobs: int = 1
     bits: tuple[int, ...] = ()
 
     def data_folder(self, what: str) -> Path:
@@ -128,6 +129,7 @@ def shared_options(bits: str = "", features: Decorator = features_option) -> Dec
         numbers_option("--seeds", "0,1,2", "Of stochastic methods."),
         click.option("--methods", help="Only these rows, separated by commas."),
         set_option,
+        click.option("--jobs", default=1, help="Measurements that run at the same time."),
         json_option,
         quiet_option,
     )

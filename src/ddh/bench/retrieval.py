@@ -26,9 +26,11 @@ from ddh.evaluation import (
     diagnose,
     mean_average_precision_of_vectors,
     per_class,
+    protocol_images,
     refuse_shared_images,
     split_by_name,
 )
+from ddh.evaluation.protocol import digest
 from ddh.images import LabelledImages, cifar10, multi_label_list, nus_wide, pixel_digest
 
 # Raised when a measurement means something else than before, so that old ones are not reused.
@@ -37,6 +39,8 @@ CIFAR10 = "cifar10-10k-50k"
 CURVE_POINTS = 120
 EXAMPLES = 8
 EXAMPLE_DEPTH = 10
+LABEL_BUDGET = 5000  # labelled images, the same for every supervised method
+CUTS = (1000, 5000)  # that multi-label figures are published with
 
 
 @dataclass(frozen=True)
@@ -136,6 +140,17 @@ def used_rows(
     return data.take(used), replace(split, query=query, database=train, train=train)
 
 
+def protocol_task(options: BenchOptions, store: Store, protocol: str, k: int) -> Task:
+    """The split of a protocol, of ready features of all its images or of the images; mAP@k."""
+    if options.features is not None:
+        found = read_features(options.features)
+    else:
+        data = protocol_images(protocol, options.data_folder(f"the data of {protocol}"))
+        found = compute_features(data, store, options)
+    split = split_by_name(protocol, found.labels)
+    return Task(found, subset(replace(split, k=min(k, len(split.database))), options.subset))
+
+
 def multi_label_task(
     options: BenchOptions,
     store: Store,
@@ -205,6 +220,7 @@ def subset(split: RetrievalSplit, images: int | None, seed: int = 0) -> Retrieva
         query=np.sort(rng.choice(split.query, count, replace=False)),
         database=train,
         train=train,
+        labelled=None if split.labelled is None else np.intersect1d(split.labelled, train),
         k=None if split.k is None else min(split.k, len(train)),
     )
 
@@ -230,6 +246,8 @@ def measure_row(
     names = ("method", "supervised", "labelled_per_class")
     key = task.key | {name: getattr(row, name) for name in names}
     key |= {"settings": settings, "bits": bits, "seed": seed}
+    if row.supervised and task.split.labelled is not None:
+        key["labelled"] = digest(task.split.labelled)
     measure = partial(_measure, task, row, bits, seed, settings, options.device)
     return store.measure(f"{row.method}-{bits}-{seed}", key, measure)
 
@@ -237,11 +255,11 @@ def measure_row(
 def _measure(
     task: Task, row: Row, bits: int, seed: int, settings: dict[str, Any], device: str
 ) -> dict[str, Any]:
-    labels = _training_labels(task, row, seed) if row.supervised else None
+    features, labels, said = training_set(task, row, seed)
     model = hasher(row.method, bits, seed, settings, device)
-    _, fitting = timed(model.fit, task.part("train"), labels)
+    _, fitting = timed(model.fit, features, labels)
     (query, database), encoding = timed(lambda: [model.encode(part) for part in task.pair])
-    protocol = replace(task.protocol, seeds=(seed,))
+    protocol = replace(task.protocol, labels=said, seeds=(seed,))
     retrieval = Retrieval(
         query, database, *task.label_pair, bits=bits, device=accelerator(device), protocol=protocol
     )
@@ -270,18 +288,49 @@ def accelerator(device: str) -> str | None:
     return None if chosen == "cpu" else chosen
 
 
-def _training_labels(task: Task, row: Row, seed: int) -> NDArray[np.int64]:
-    """Labels of the training images; -1 (unlabelled) beyond `labelled_per_class` per class."""
-    labels = task.labels("train").astype(np.int64)
-    if row.labelled_per_class is None:
-        return labels
-    rng = np.random.default_rng(seed)
-    some = np.full(len(labels), -1, np.int64)
-    for number in np.unique(labels):
-        members = np.flatnonzero(labels == number)
-        chosen = rng.choice(members, min(row.labelled_per_class, len(members)), replace=False)
-        some[chosen] = number
-    return some
+def training_set(
+    task: Task, row: Row, seed: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64] | None, str]:
+    """(features, labels, which labels in words) for a row.
+
+    Supervised methods get the labelled images alone, semi-supervised ones all training images.
+    """
+    if not row.supervised:
+        return task.part("train"), None, ""
+    chosen = labelled_places(task, row, seed)
+    features, labels = task.part("train"), task.labels("train").astype(np.int64)
+    said = f"the labels of {len(chosen):,} images ({digest(task.split.train[chosen])})"
+    from ddh.hashers import method
+
+    if method(row.method).kind != "semi-supervised":
+        return features[chosen], labels[chosen], said
+    some = np.full_like(labels, -1 if labels.ndim == 1 else 0)
+    some[chosen] = labels[chosen]
+    return features, some, said
+
+
+def labelled_places(task: Task, row: Row, seed: int) -> NDArray[np.int64]:
+    """Places in the training set whose labels a row sees, in order.
+
+    They are those that the protocol names, or `labelled_per_class` per class, or all; of more than
+    LABEL_BUDGET so many, the same for all rows.
+    """
+    if task.split.labelled is not None:
+        places = np.flatnonzero(np.isin(task.split.train, task.split.labelled))
+    elif row.labelled_per_class is not None:
+        labels, rng = task.labels("train"), np.random.default_rng(seed)
+        parts = []
+        for number in np.unique(labels):
+            members = np.flatnonzero(labels == number)
+            count = min(row.labelled_per_class, len(members))
+            parts.append(rng.choice(members, count, replace=False))
+        places = np.sort(np.concatenate(parts))
+    else:
+        places = np.arange(len(task.split.train))
+    if len(places) > LABEL_BUDGET:
+        drawn = np.random.default_rng(0).permutation(len(places))[:LABEL_BUDGET]
+        places = places[np.sort(drawn)]
+    return places
 
 
 def _scores(retrieval: Retrieval, k: int | None) -> dict[str, Any]:
@@ -297,6 +346,9 @@ def _scores(retrieval: Retrieval, k: int | None) -> dict[str, Any]:
     }
     if retrieval.query_labels.ndim == 2:
         scores["ndcg"] = retrieval.ndcg(min(100, depth))
+        for cut in CUTS:
+            if cut != k and cut <= retrieval.counts.database:
+                scores[f"mAP@{cut}"] = retrieval.mean_average_precision(cut, ties="legacy")
     return {name: score.as_dict() for name, score in scores.items()}
 
 

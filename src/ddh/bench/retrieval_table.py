@@ -2,6 +2,11 @@
 
 import base64
 import io
+import multiprocessing
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -15,9 +20,17 @@ from ddh._core.progress import bar
 from ddh.bench.options import BenchOptions, compose, shared_options
 from ddh.bench.plots import drawing, plot_lines, series_of, style
 from ddh.bench.results import Outcome, Record, Store, Table, figure
-from ddh.bench.retrieval import Task, cifar10_task, measure_row, measure_vectors, multi_label_task
+from ddh.bench.retrieval import (
+    CUTS,
+    Task,
+    cifar10_task,
+    measure_row,
+    measure_vectors,
+    multi_label_task,
+    protocol_task,
+)
 from ddh.bench.tables import TABLE2, TABLES, PaperTable, Row
-from ddh.evaluation import Protocol
+from ddh.evaluation import PROTOCOLS, Protocol
 from ddh.images.nus import MOST_FREQUENT
 from ddh.neighbours.labels import shares_label
 
@@ -44,6 +57,11 @@ class Cell:
 _labelled_option = click.option(
     "--labelled", default=500, help="Labelled training images per class for SPLH and LFH."
 )
+_protocol_option = click.option(
+    "--protocol",
+    type=click.Choice(sorted(PROTOCOLS)),
+    help="Another data set and split than the paper's; --features then holds all of its images.",
+)
 MULTI_LABEL = ("list_file", "concepts", "queries", "training")
 _multi_label_options = compose(
     click.option(
@@ -61,23 +79,28 @@ _multi_label_options = compose(
 def _command(table: PaperTable) -> click.Command:
     """`ddh bench tableN`."""
 
-    def command(labelled: int = 0, **shared: Any) -> None:
+    def command(protocol: str | None, labelled: int = 0, **shared: Any) -> None:
         own = {name: shared.pop(name) for name in MULTI_LABEL if name in shared}
         options, store = BenchOptions(**shared), Store(shared["output"])
         rows = [
-            replace(row, labelled_per_class=labelled) if row.labelled_per_class else row
+            replace(row, labelled_per_class=labelled)
+            if row.labelled_per_class and labelled
+            else row
             for row in table.rows
         ]
         chosen = replace(table, rows=tuple(rows), note=table.note.format(labelled=labelled))
         chosen = chosen.only(options.methods)
-        task = multi_label_task(options, store, **own) if own else cifar10_task(options, store)
+        if protocol is not None:
+            task = protocol_task(options, store, protocol, table.k)
+        else:
+            task = multi_label_task(options, store, **own) if own else cifar10_task(options, store)
         run(chosen, task, store, options).publish(store, options.as_json)
 
     if table.data == "NUS-WIDE":
         command = _multi_label_options(command)
-    elif any(row.labelled_per_class for row in table.rows):
+    elif "{labelled}" in table.note:
         command = _labelled_option(command)
-    decorated = shared_options(",".join(map(str, table.bits)))(command)
+    decorated = shared_options(",".join(map(str, table.bits)))(_protocol_option(command))
     short_help = f"{table.title} on {table.data}."
     return click.command(table.name, short_help=short_help, help=table.help)(decorated)
 
@@ -88,18 +111,66 @@ table2, table3, table4, table5 = map(_command, TABLES)
 # -- measuring ---------------------------------------------------------------------------------
 
 
+Job = tuple[Row, int, int]  # row, bits, seed
+
+
 def measure(table: PaperTable, task: Task, store: Store, options: BenchOptions) -> list[Cell]:
     """All cells of a table; measurements that the store holds cost nothing."""
     seeds = options.seeds
-    jobs = product(table.rows, options.bits)
-    cells = [Cell(row, bits, seeds if row.stochastic else seeds[:1], []) for row, bits in jobs]
-    with bar(table.name, total=sum(len(cell.seeds) for cell in cells), unit="run") as progress:
+    pairs = product(table.rows, options.bits)
+    cells = [Cell(row, bits, seeds if row.stochastic else seeds[:1], []) for row, bits in pairs]
+    jobs: list[Job] = [(cell.row, cell.bits, seed) for cell in cells for seed in cell.seeds]
+    with bar(table.name, total=len(jobs), unit="run") as progress:
+        if options.jobs > 1:
+            with _workers(task, store, options) as pool:
+                for _ in pool.map(_measure_job, _longest_first(jobs)):
+                    progress.update()
         for cell in cells:
             for seed in cell.seeds:
                 progress.set_postfix_str(f"{cell.row.label}, {cell.bits} bits, seed {seed}")
                 cell.results.append(measure_row(store, task, cell.row, cell.bits, seed, options))
-                progress.update()
+                if options.jobs <= 1:
+                    progress.update()
     return cells
+
+
+def _longest_first(jobs: Sequence[Job]) -> list[Job]:
+    """Long codes take longest; a run of them must not be the last."""
+    return sorted(jobs, key=lambda job: -job[1])
+
+
+@contextmanager
+def _workers(task: Task, store: Store, options: BenchOptions) -> Iterator[ProcessPoolExecutor]:
+    """Processes that hold the task and write their measurements into the store."""
+    threads = str(max(1, (os.cpu_count() or 1) // options.jobs))
+    changed = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), threads)
+    before = {name: os.environ.get(name) for name in changed}
+    os.environ.update(changed)  # read when a process starts
+    try:
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(
+            options.jobs, context, initializer=_start_worker, initargs=(task, store, options)
+        ) as pool:
+            yield pool
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _start_worker(*state: Any) -> None:
+    global _worker_state
+    _worker_state = state
+
+
+_worker_state: tuple[Any, ...] = ()
+
+
+def _measure_job(job: Job) -> None:
+    task, store, options = _worker_state
+    measure_row(store, task, *job, options)
 
 
 def run(table: PaperTable, task: Task, store: Store, options: BenchOptions) -> Outcome:
@@ -187,6 +258,7 @@ def measures_table(cells: list[Cell], task: Task) -> Table:
     }
     if "ndcg" in first:
         titles["ndcg"] = f"NDCG@{first['ndcg']['protocol']['k']}"
+    titles |= {name: f"{name} (legacy)" for cut in CUTS if (name := f"mAP@{cut}") in first}
     rows = []
     for cell in cells:
         unique = np.mean([result["diagnostics"]["unique_ratio"] for result in cell.results])

@@ -27,7 +27,10 @@ def digest(*arrays: ArrayLike) -> str:
 
 @dataclass(frozen=True)
 class Protocol:
-    """How a score was made: data and split, cut, denominator, ties, distance, features, seeds."""
+    """How a score was made: data and split, cut, denominator, ties, distance, features, seeds.
+
+    `labels` says which labels the method has learned from; empty for none.
+    """
 
     measure: str = "mAP"
     data: str = UNSPECIFIED
@@ -42,6 +45,7 @@ class Protocol:
     distance: str = "symmetric Hamming"
     backbone: str = UNSPECIFIED
     supervision: str = UNSPECIFIED
+    labels: str = ""
     seeds: tuple[int, ...] = ()
 
     def replace(self, **changes: Any) -> "Protocol":
@@ -74,6 +78,7 @@ class Protocol:
             else "",
             self.distance,
             f"backbone {self.backbone}, supervised by {self.supervision}",
+            f"learned from {self.labels}" if self.labels else "",
             "seeds " + ", ".join(map(str, self.seeds)) if self.seeds else "",
         ]
         return "; ".join(part for part in parts if part)

@@ -19,6 +19,7 @@ class RetrievalSplit:
     """Rows of a data set: what asks, what is searched, what may be learned from.
 
     `k` is the cut that the protocol's figures are published with (None: the whole ranking).
+    `labelled` are the training images whose labels supervised methods see; None: all of them.
     """
 
     name: str
@@ -26,12 +27,15 @@ class RetrievalSplit:
     database: NDArray[np.int64]
     train: NDArray[np.int64]
     k: int | None
+    labelled: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         if np.intersect1d(self.query, self.database).size:
             raise InputError(f"split {self.name}: a query is also in the database")
         if np.intersect1d(self.query, self.train).size:
             raise InputError(f"split {self.name}: a query is also a training image")
+        if self.labelled is not None and np.setdiff1d(self.labelled, self.train).size:
+            raise InputError(f"split {self.name}: a labelled image is not a training image")
 
     @property
     def digest(self) -> str:
@@ -79,11 +83,23 @@ def per_class(
 
 
 def held_out(
-    labels: ArrayLike, *, name: str, queries: int, k: int, seed: int = 0
+    labels: ArrayLike,
+    *,
+    name: str,
+    queries: int,
+    k: int,
+    labelled: int | None = None,
+    seed: int = 0,
 ) -> RetrievalSplit:
-    """Queries drawn for each class, no image twice; all others are database and training."""
-    query, _, others = _per_class(np.asarray(labels), queries, 0, seed)
-    return RetrievalSplit(f"{name}, seed {seed}", query, others, others, k)
+    """Queries drawn for each class, no image twice; all others are database and training.
+
+    With `labelled`, so many of the others per class are those whose labels may be learned from.
+    """
+    query, some, rest = _per_class(np.asarray(labels), queries, labelled or 0, seed)
+    others = np.sort(np.concatenate([some, rest]))
+    return RetrievalSplit(
+        f"{name}, seed {seed}", query, others, others, k, some if labelled else None
+    )
 
 
 PROTOCOLS: dict[str, Callable[..., RetrievalSplit]] = {
@@ -92,7 +108,7 @@ PROTOCOLS: dict[str, Callable[..., RetrievalSplit]] = {
     "cifar10-1k-54k-5k": partial(cifar10_drawn, with_training=False),
     "nus-wide-21": partial(per_class, queries=100, training=500),
     "nus-wide-21-paper": partial(per_class, queries=1000, training=4000),
-    "coco-17": partial(held_out, name="coco-17", queries=60, k=1000),
+    "coco-17": partial(held_out, name="coco-17", queries=60, k=1000, labelled=200),
     "oxford-17": partial(held_out, name="oxford-17", queries=20, k=100),
 }
 

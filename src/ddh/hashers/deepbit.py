@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import torch
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ddh._core.arrays import standardize
+from ddh._core.errors import InputError
 from ddh._core.progress import bar
 from ddh.hashers.deep import DeepHasher
 from ddh.hashers.deep_training import DeepTraining, HashLayers, Objective
@@ -59,11 +61,15 @@ def rotate(pixels: NDArray[np.uint8], degrees: float) -> NDArray[np.uint8]:
 class DeepBit(DeepHasher):
     """Outputs near +-1/2 and even bits; on images also bits that survive small rotations.
 
-    Stage 1 minimises L1 + L2. Stage 2 adds L3, which compares an image with itself turned by
-    5 and 10 degrees either way, and trains the hash layer alone, on 10,000 images at the most
-    (200 MB of features at 1,280 dimensions). It needs images: on ready features it is left out.
-    Codes are cut at one number, the mean of all training outputs over all bits (`threshold_`),
-    as in the release.
+    Stage 1 minimises L1 + L2. Stage 2 adds `rotation_weight` L3, which compares an image with
+    itself turned by 5 and 10 degrees either way, and trains the hash layer alone, on 10,000 images
+    at the most (200 MB of features at 1,280 dimensions). It needs images: on ready features it is
+    left out. Codes are cut at one number, the mean of all training outputs over all bits
+    (`threshold_`), as in the release.
+
+    `variant="release"` does what the authors' program does, not what the paper says: there the
+    losses L1 and L2 get the same outputs twice and their gradients cancel, so that stage 1 leaves
+    the random hash layer as it is; outputs pass a ReLU before their mean becomes the threshold.
     """
 
     title = "DeepBit"
@@ -73,18 +79,31 @@ class DeepBit(DeepHasher):
 
     hidden: Sequence[int] | None = ()
     sigma: float = 10.0
+    rotation_weight: float = 1e-3
+    variant: Literal["paper", "release"] = "paper"
 
     start_deviation = 0.5  # where L1 draws the outputs to
 
     def _objective(self, layers: HashLayers, features: Tensor, labels: Tensor) -> Objective:
         """L1 + L2, all weights one as in the release."""
-        return lambda outputs, rows, progress: quantisation(outputs) + evenness(outputs)
+        return lambda outputs, rows, progress: self._compact(outputs)
+
+    def _compact(self, outputs: Tensor) -> Tensor:
+        """L1 + L2; without a gradient in the release."""
+        loss = quantisation(outputs) + evenness(outputs)
+        return loss.detach() + 0 * outputs.sum() if self.variant == "release" else loss
+
+    def _check(self, pictures: bool) -> None:
+        super()._check(pictures)
+        if self.variant not in ("paper", "release"):
+            raise InputError(f"variant is 'paper' or 'release', not {self.variant!r}")
 
     def _finish(self, training: DeepTraining, features: Tensor, pictures: Pictures | None) -> None:
         self.stage2_losses_ = np.zeros(0)
         if pictures is not None:
             self.stage2_losses_ = self._second_stage(training, features, pictures)
-        threshold = training.layers.apply_to_all(features).mean()
+        outputs = training.layers.apply_to_all(features)
+        threshold = (outputs.relu() if self.variant == "release" else outputs).mean()
         training.layers.linear[-1].bias.data.sub_(threshold)
         self.threshold_ = float(threshold)
 
@@ -100,8 +119,8 @@ class DeepBit(DeepHasher):
         def loss(outputs: Tensor, rows: Tensor, progress: float) -> Tensor:
             rotated = training.layers(turned[:, rows].flatten(0, 1))
             rotated = rotated.view(len(ANGLES), *outputs.shape)
-            compact = quantisation(outputs) + evenness(outputs)
-            return compact + rotation_invariance(outputs, rotated, degrees, self.sigma)
+            turned_bits = rotation_invariance(outputs, rotated, degrees, self.sigma)
+            return self._compact(outputs) + self.rotation_weight * turned_bits
 
         for layer in training.layers.linear[:-1]:
             layer.requires_grad_(False)

@@ -1,5 +1,8 @@
 """Shen, Shen, Liu & Shen (2015), "Supervised discrete hashing"."""
 
+import warnings
+from typing import Literal
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,8 +22,9 @@ class SDH(KernelHasher):
 
     Minimises ||Y - B W||^2 + `class_ridge` ||W||^2 + `nu` ||B - Phi P||^2 (Eq. 5) in turns over the
     classifier W, the codes B (one bit of all rows at a time, exactly: Eq. 12) and the hash
-    functions P on Gaussian kernels Phi. Encoding is sgn(Phi P) for all rows, training rows
-    included. Rows may have several labels; those of class -1 are left out. More bits than
+    functions P on Gaussian kernels Phi. With `loss="hinge"` the classifier is a linear support
+    vector machine, and a code is sgn(P^T phi + 1 / (2 nu) sum_k (w_c - w_k)), c its class.
+    Encoding is sgn(Phi P) for all rows, training rows included. Rows may have several labels; those of class -1 are left out. More bits than
     dimensions are fine. Memory: n x anchors in float32.
 
     Parameters
@@ -30,6 +34,9 @@ class SDH(KernelHasher):
     width : float, optional
         Of the kernel exp(-||x - a||^2 / (2 width)); by default half the mean squared distance,
         close to the authors' 0.4^2 for features of length 1.
+    loss : {"l2", "hinge"}
+        Of the classifier; both are in the paper. With "hinge", rows with several labels have one
+        machine per label.
     nu : float
         Weight of the agreement of codes and hash functions.
     class_ridge, hash_ridge : float
@@ -46,6 +53,7 @@ class SDH(KernelHasher):
 
     anchors: int = 1000
     width: float | None = None
+    loss: Literal["l2", "hinge"] = "l2"
     nu: float = 1e-5
     class_ridge: float = 1.0
     hash_ridge: float = 1e-2
@@ -55,6 +63,8 @@ class SDH(KernelHasher):
         assert y is not None
         if self.width is not None and not self.width > 0:
             raise InputError(f"width must be positive, not {self.width}")
+        if self.loss not in ("l2", "hinge"):
+            raise InputError(f"loss is 'l2' or 'hinge', not {self.loss!r}")
         rows = labelled_rows(y, None, rng)
         if len(rows) < len(X):
             X = X[rows]
@@ -68,9 +78,13 @@ class SDH(KernelHasher):
         hash_functions = Ridge(Phi, self.hash_ridge)
         P = hash_functions.coefficients(B)
         for _ in track(range(self.iterations), "Discrete codes"):
-            W = Ridge(B, self.class_ridge).coefficients(Y).astype(np.float32)
-            Q = self.nu * (Phi @ P.astype(np.float32)) + Y @ W.T
-            B = discrete_codes(B, Q, W)
+            functions = Phi @ P.astype(np.float32)
+            if self.loss == "hinge":
+                W = support_vectors(B, Y, self.class_ridge)
+                B = sgn(functions + margin_directions(Y, W) / (2 * self.nu), np.float32)
+            else:
+                W = Ridge(B, self.class_ridge).coefficients(Y).astype(np.float32)
+                B = discrete_codes(B, self.nu * functions + Y @ W.T, W)
             P = hash_functions.coefficients(B)
         self.projection_ = P
 
@@ -100,3 +114,29 @@ def best_column(B: Floats, Q: Floats, W: Floats, k: int) -> Floats:
     weights = W @ W[k]
     weights[k] = 0
     return sgn(Q[:, k] - B @ weights, B.dtype)
+
+
+def support_vectors(B: Floats, Y: NDArray[np.float32], penalty: float) -> NDArray[np.float32]:
+    """(bits, classes): linear support vector machines on the codes, one against all for rows with
+    several labels, else of Crammer & Singer for all classes at once."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.svm import LinearSVC
+
+    W = np.zeros((B.shape[1], Y.shape[1]), np.float32)
+    settings = {"C": 1 / penalty, "fit_intercept": False, "random_state": 0, "max_iter": 200}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        if (Y.sum(axis=1) == 1).all() and Y.shape[1] > 2:
+            model = LinearSVC(multi_class="crammer_singer", **settings).fit(B, Y.argmax(axis=1))
+            W[:, model.classes_] = model.coef_.T
+            return W
+        for k in range(Y.shape[1]):
+            if 0 < Y[:, k].sum() < len(Y):
+                W[:, k] = LinearSVC(loss="hinge", **settings).fit(B, Y[:, k]).coef_[0]
+    return W
+
+
+def margin_directions(Y: NDArray[np.float32], W: NDArray[np.float32]) -> NDArray[np.float32]:
+    """sum_k (w_c - w_k) of each row, summed over its classes c: what widens its margins."""
+    count = Y.sum(axis=1, keepdims=True)
+    return W.shape[1] * (Y @ W.T) - count * W.sum(axis=1)

@@ -32,9 +32,9 @@ class SPLH(LinearHasher):
     rows, as in the authors' release. Rows of class -1 have no label and count in C_k only.
 
     Without labels (Sec. 3.4, USPLH): the pairs come from the bit before. Points close to its
-    threshold on either side belong together, points close to it and far from it on one side do
-    not. Thresholds are medians. More bits than dimensions are fine. Memory: d x d, labelled x
-    labelled.
+    threshold belong together, on either side of it and within a side as in the authors' release;
+    points close to it and far from it on one side do not. Thresholds are medians. More bits
+    than dimensions are fine. Memory: d x d, labelled x labelled.
 
     Parameters
     ----------
@@ -90,8 +90,7 @@ class SPLH(LinearHasher):
             projected = np.concatenate(parts)
             thresholds[k] = halving_thresholds(projected[:, None])[0]
             groups = boundary_groups(projected - thresholds[k])
-            means = np.stack([X[rows].mean(axis=0, dtype=np.float64) for rows in groups])
-            pairs = DECAY * pairs + pseudo_pairs(means - self.mean_)
+            pairs = DECAY * pairs + pseudo_pairs([X[rows] - self.mean_ for rows in groups])
             data_term = deflate(data_term, W[:, k])
         return W, thresholds
 
@@ -135,10 +134,20 @@ def boundary_groups(signed: Reals) -> list[NDArray[np.intp]]:
     ]
 
 
-def pseudo_pairs(means: Reals) -> Reals:
-    """X^T S X over the pairs between four groups, from the groups' mean rows (Eq. 13): near below
-    and near above must link, near and far of one side cannot; both kinds weigh 1 in all."""
-    near_below, near_above, far_below, far_above = means
-    must = np.outer(near_below, near_above)
-    cannot = (np.outer(near_below, far_below) + np.outer(near_above, far_above)) / 2
-    return must + must.T - cannot - cannot.T
+def pseudo_pairs(groups: list[Reals]) -> Reals:
+    """X^T S X over the pairs of the groups [near below, near above, far below, far above], centred.
+
+    Pairs of near rows must link, across the threshold and within either side, each with the weight
+    1 / (near below x near above); near and far rows of one side cannot, and weigh 1 in all. No row
+    is paired with itself.
+    """
+    below, above = groups[0], groups[1]
+    means = [rows.mean(axis=0, dtype=np.float64) for rows in groups]
+    across = np.outer(means[0], means[1])
+    must = across + across.T
+    for rows, mean in zip((below, above), means, strict=False):
+        # sum over i != j of x_i x_j^T = n^2 mean mean^T - sum over i of x_i x_i^T
+        within = len(rows) ** 2 * np.outer(mean, mean) - rows.T @ rows
+        must += within / (len(below) * len(above))
+    cannot = (np.outer(means[0], means[2]) + np.outer(means[1], means[3])) / 2
+    return must - cannot - cannot.T
