@@ -24,8 +24,9 @@ class SDH(KernelHasher):
     classifier W, the codes B (one bit of all rows at a time, exactly: Eq. 12) and the hash
     functions P on Gaussian kernels Phi. With `loss="hinge"` the classifier is a linear support
     vector machine, and a code is sgn(P^T phi + 1 / (2 nu) sum_k (w_c - w_k)), c its class.
-    Encoding is sgn(Phi P) for all rows, training rows included. Rows may have several labels; those of class -1 are left out. More bits than
-    dimensions are fine. Memory: n x anchors in float32.
+    Encoding is sgn(Phi P) for all rows, training rows included. Rows may have several labels;
+    those of class -1 are left out. More bits than dimensions are fine. Memory: n x anchors in
+    float32.
 
     Parameters
     ----------
