@@ -1,6 +1,8 @@
 """`ddh fit | encode | info | demo`: what they print, write and refuse."""
 
 import json
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -155,6 +157,7 @@ def test_errors_are_one_line_and_exit_code_2(tmp_path, pictures, model):
         (["encode", pictures, "-m", model, "-o", tmp_path / "c.txt"], ".npz or .csv"),
         (["fit", tmp_path / "nothing", "-o", tmp_path / "m"], "does not exist"),
         (["fly"], "No such command"),
+        (["serch", "cat.jpg"], "Did you mean `python -m ddh search`"),
         (["fit", pictures, "-o", tmp_path / "m", "--device", "cuda:77"], "cannot be used"),
     ):
         done = ddh(*arguments)
@@ -175,8 +178,32 @@ def test_interrupt_ends_with_130_and_can_be_resumed(tmp_path):
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=60) == 130
-    assert "stopped" in process.stderr.read()
+    *_, said, how = process.stderr.read().strip().splitlines()
+    assert said == "stopped: what was done is kept. To go on:"
+    assert shlex.split(how) == ["ddh", *command[3:], "--resume"]
     assert checkpoint.exists()
+
+
+def test_commands_that_go_on_after_an_interruption():
+    from ddh.cli import how_to_go_on
+
+    assert how_to_go_on(["index", "add", "my photos", "-i", "p"]).endswith(
+        "\n  ddh index add 'my photos' -i p"
+    )
+    assert how_to_go_on(["fit", "x", "-o", "m", "--resume"]).endswith("ddh fit x -o m --resume")
+    assert (
+        how_to_go_on(["search", "x"]) == how_to_go_on([]) == how_to_go_on(["index", "info"]) == ""
+    )
+
+
+def test_hints_of_fit_work_when_pasted(pictures, tmp_path):
+    folder = tmp_path / "my photos"
+    shutil.copytree(pictures, folder)
+    text = run("fit", folder, "-o", tmp_path / "m.ddh", "--bits", 16, "--size", 32, "--epochs", 2)
+    hints = [line.strip() for line in text.splitlines() if line.startswith("  ddh ")]
+    assert len(hints) == 2
+    for hint in hints:
+        run(*shlex.split(hint)[1:])
 
 
 def test_info_tells_about_the_installation_and_a_model(model):

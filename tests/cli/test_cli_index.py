@@ -330,7 +330,7 @@ def test_a_folder_that_became_empty_can_be_pruned(place):
 
 
 def test_a_new_index_wants_a_model_and_an_old_one_its_own(place, model, tmp_path):
-    refused("--model MODEL", "index", "add", place / "photos", "-i", tmp_path / "new.index")
+    refused("--model is missing", "index", "add", place / "photos", "-i", tmp_path / "new.index")
     refused("no index at", "search", "x", "-i", tmp_path / "new.index")
     assert not (tmp_path / "new.index").exists()
     other = DDH(bits=BITS, size=64, epochs=1, device="cpu", random_state=9)
@@ -343,6 +343,26 @@ def test_a_new_index_wants_a_model_and_an_old_one_its_own(place, model, tmp_path
     refused(r"gone\.ddh any more: give --model", *arguments)
     assert run(*arguments, "-m", model)["new"] == 1
     assert run("search", place / "photos" / "n.png", "-i", place / "p.index")["queries"]
+
+
+def test_an_empty_folder_leaves_no_index_behind(tmp_path, model):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "film.mov").touch()
+    add = ("index", "add", tmp_path / "empty", "-i", tmp_path / "new.index", "-m", model)
+    refused(r"no images in .*1 \.mov", *add)
+    assert not (tmp_path / "new.index").exists()
+
+
+def test_open_without_a_viewer_says_so(place, monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setattr("sys.platform", "linux")
+    done = CliRunner().invoke(
+        cli, ["search", "animals/1.png", "-i", str(place / "p.index"), "--open"]
+    )
+    assert done.exit_code == 0
+    assert "No program to show it" in done.stderr
+    sheet = Path(done.stderr.partition("open ")[2].rpartition(" yourself")[0])
+    assert sheet.is_file()
 
 
 def test_remove_info_and_compact(place):

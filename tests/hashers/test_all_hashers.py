@@ -372,3 +372,28 @@ def test_rows_without_a_label(name: str):
     if method(name).labels == "required":
         with pytest.raises(InputError, match="label"):
             new(name).fit(X, np.full_like(y, -1))
+
+
+@every_method
+def test_output_as_a_data_frame(name: str) -> None:
+    pandas = pytest.importorskip("pandas")
+    model, (X, y) = new(name), clusters()
+    codes = fitted(name).transform(X)
+    model.fit(X, y).set_output(transform="pandas")
+    found = model.transform(X)
+    assert isinstance(found, pandas.DataFrame)
+    assert list(found.columns) == [f"{type(model).__name__.lower()}{i}" for i in range(BITS)]
+    assert list(found.columns) == list(model.get_feature_names_out())
+    assert np.array_equal(found.to_numpy(), codes)
+    assert np.array_equal(model.encode(X), fitted(name).encode(X))
+
+
+@pytest.mark.parametrize("bits", ["64", 12.5, 8.0, True, None])
+@pytest.mark.parametrize("name", ["DDH", "ITQ"])
+def test_bits_are_a_whole_number(name: str, bits: object) -> None:
+    with pytest.raises(InputError, match=r"whole number from 1 to 4096, not"):
+        create(name, bits=bits).fit(clusters()[0])
+
+
+def test_bits_may_be_an_integer_of_numpy() -> None:
+    assert_codes(new("DDH", np.int64(BITS)).fit(clusters()[0]).transform(clusters()[0]), 140)

@@ -3,7 +3,10 @@
 import csv
 import io
 import json
+import shutil
+import sys
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -36,6 +39,20 @@ def quiet_option(command: Callable[..., Any]) -> Callable[..., Any]:
 def emit(document: dict[str, Any], text: str, as_json: bool) -> None:
     """Print the document or its text."""
     click.echo(json.dumps(document, indent=2, default=str) if as_json else text)
+
+
+def open_viewer(target: str) -> None:
+    """Show a file or a page in the user's program for it, or say that there is none."""
+    import webbrowser
+
+    has_viewer = not sys.platform.startswith("linux") or shutil.which("xdg-open") is not None
+    if not has_viewer and "://" in target:
+        try:
+            has_viewer = bool(webbrowser.get())
+        except webbrowser.Error:
+            has_viewer = False
+    if not has_viewer or click.launch(target) != 0:
+        click.echo(f"No program to show it was found here: open {target} yourself.", err=True)
 
 
 def csv_line(values: Iterable[object]) -> str:
@@ -78,3 +95,14 @@ class LazyGroup(click.Group):
         module, attribute = self.verbs[name].split(":")
         command: click.Command = getattr(import_module(module), attribute)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, but with the nearest command in the error for a mistyped one."""
+        name = args[0]
+        near = get_close_matches(name, self.verbs, n=2, cutoff=0.6)
+        if name not in self.verbs and near and not name.startswith("-"):
+            meant = " or ".join(f"`{ctx.command_path} {verb}`" for verb in near)
+            ctx.fail(f"There is no command {name!r}. Did you mean {meant}?")
+        return super().resolve_command(ctx, args)

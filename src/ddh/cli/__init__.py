@@ -1,5 +1,6 @@
 """The `ddh` command. Each verb is one module of this folder, imported only when it is used."""
 
+import shlex
 import sys
 
 import click
@@ -27,6 +28,11 @@ VERBS = {
     "plan": "ddh.cli.plan:plan",
     "bench": "ddh.bench:bench",
 }
+# What an interrupted command is started with again, beside its own arguments.
+RESUMED = {
+    "add": (), "index add": (), "index refit": (), "fit": ("--resume",), "encode": ("--resume",),
+    "pretrain": ("--resume",),
+}  # fmt: skip
 HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
 
@@ -48,6 +54,16 @@ def cli() -> None:
     """
 
 
+def how_to_go_on(arguments: list[str]) -> str:
+    """What to say after Ctrl-C: the command that goes on, where what was done is kept."""
+    verb = next((verb for verb in RESUMED if arguments[: len(verb.split())] == verb.split()), None)
+    if verb is None:
+        return ""
+    more = [option for option in RESUMED[verb] if option not in arguments]
+    command = shlex.join(["ddh", *arguments, *more])
+    return f": what was done is kept. To go on:\n  {command}"
+
+
 def main() -> None:
     """Run `ddh`; an error of ours is one clear line and exit code 2, Ctrl-C is exit code 130."""
     try:
@@ -58,7 +74,7 @@ def main() -> None:
         error.show()
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("\nstopped", err=True)
+        click.echo(f"\nstopped{how_to_go_on(sys.argv[1:])}", err=True)
         sys.exit(130)
     except DDHError as error:
         click.echo(f"ddh: {error}", err=True)

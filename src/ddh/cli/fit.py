@@ -1,5 +1,6 @@
 """`ddh fit`: learn codes from pictures."""
 
+import shlex
 import time
 from pathlib import Path
 from typing import Any
@@ -93,10 +94,30 @@ def fit(
                 "loss": model.history_[-1].get("loss"),
                 "kept_neighbours": model.history_[-1].get("kept_neighbours"),
             }
-            emit(document, _summary(document), as_json)
+            emit(document, _summary(document, _next_commands(images, out, model.skipped_)), as_json)
 
 
-def _summary(document: dict[str, Any]) -> str:
+def _next_commands(images: Path, model: Path, skipped: list[dict[str, Any]]) -> list[str]:
+    """Commands to go on with, ready to be pasted."""
+    from ddh.images.decoding import printable
+    from ddh.images.sources import picture_files
+
+    bad = {failure["name"] for failure in skipped}
+    files = picture_files(images) if images.is_dir() else iter(())
+    first = next((f for f in files if printable(f.relative_to(images)) not in bad), None)
+    if first is None:
+        return []
+    index = model.with_suffix(".index")
+    return [
+        "Next:",
+        "  " + shlex.join(
+            ["ddh", "index", "add", str(images), "--index", str(index), "--model", str(model)]
+        ),
+        "  " + shlex.join(["ddh", "search", str(first), "--index", str(index)]),
+    ]  # fmt: skip
+
+
+def _summary(document: dict[str, Any], next_commands: list[str]) -> str:
     lines = [
         f"Learned {document['bits']}-bit codes from {document['images']:,} images "
         f"in {document['seconds']:.0f} s.",
@@ -104,9 +125,7 @@ def _summary(document: dict[str, Any]) -> str:
         describe_failures(document["skipped"]),
         _approximation(document["labels"].get("approximation")),
         f"Model {document['id']} is in {document['model']}",
-        "Next:",
-        f"  ddh index add FOLDER --index photos.index --model {document['model']}",
-        "  ddh search PICTURE --index photos.index",
+        *next_commands,
     ]
     return "\n".join(line for line in lines if line)
 

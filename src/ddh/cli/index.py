@@ -1,5 +1,6 @@
 """`ddh index`: keep the codes of a folder of pictures, ready to be searched."""
 
+import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -76,6 +77,8 @@ def add(
     if cluster is not None and prune:
         raise InputError("--prune compares the folder with all rows: run it without --ray")
     started = time.monotonic()
+    if not index_exists(location):
+        check_new(location, folder, model)
     with open_collection(location, model, features) as collection:
         if cluster is None:
             document = _add_here(collection, local_path(folder), prune, moved, device)
@@ -86,6 +89,20 @@ def add(
             "seconds": round(time.monotonic() - started, 1),
         }  # fmt: skip
     emit(document, _added(document), as_json)
+
+
+def check_new(location: str, folder: Path | str, model: Path | None) -> None:
+    """Refuse a new index without a model or without pictures, before anything is written."""
+    if model is None:
+        raise InputError(
+            f"there is no index at {location} yet, and --model is missing: give the model folder "
+            "that makes its codes (from `ddh fit`), or run `ddh add`, which needs none"
+        )
+    from ddh.images import ImageFolder
+    from ddh.images.sources import picture_files
+
+    if isinstance(folder, Path) and next(picture_files(folder), None) is None:
+        ImageFolder(folder)  # says what is there instead
 
 
 def _add_here(
@@ -373,9 +390,8 @@ def open_collection(
         try:
             opened = ddh.index.open(location, create=False, features=features)
         except ddh.index.IndexNotFound as error:
-            raise InputError(
-                f"{error}: make it with `ddh index add FOLDER --index {location} --model MODEL`"
-            ) from error
+            make = f"ddh add FOLDER --index {shlex.quote(location)}"
+            raise InputError(f"{error}: make it with `{make}`") from error
     else:
         from ddh.hashers import storage
 
@@ -389,6 +405,17 @@ def open_collection(
         if model is not None:
             collection.set_path("model", model)
         yield collection
+
+
+def index_exists(location: str) -> bool:
+    """Whether there is an index at a location."""
+    import ddh.index
+
+    try:
+        ddh.index.open(location, create=False).close()
+    except ddh.index.IndexNotFound:
+        return False
+    return True
 
 
 def model_path(collection: "Collection") -> Path:

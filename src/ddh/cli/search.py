@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ddh._core.errors import InputError
-from ddh._core.output import describe_failures, emit, json_option, quiet_option
+from ddh._core.output import describe_failures, emit, json_option, open_viewer, quiet_option
 from ddh.cli.index import find_key, load_encoder, open_collection
 from ddh.cli.options import device_option, index_option, model_option, sheet_option
 
@@ -93,7 +93,7 @@ def search(
         }
     emit(document, _table(document), as_json)
     if show:
-        click.launch(str(sheet))
+        open_viewer(str(sheet))
 
 
 def _query(collection: "Collection", name: str) -> Query:

@@ -16,9 +16,11 @@ MAX_BITS = 4096
 
 def code_bytes(bits: int) -> int:
     """Bytes of one packed code of `bits` bits."""
+    if isinstance(bits, bool) or not isinstance(bits, int | np.integer):
+        raise InputError(f"bits is a whole number from 1 to {MAX_BITS}, not {bits!r}")
     if not 1 <= bits <= MAX_BITS:
         raise InputError(f"a code has 1 to {MAX_BITS} bits, not {bits}")
-    return (bits + 7) // 8
+    return int(bits + 7) // 8
 
 
 def pack(plus_minus_one: ArrayLike) -> NDArray[np.uint8]:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, Self, dataclass_transform
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags, check_array
 
@@ -83,7 +83,7 @@ def as_float32(outputs: Floats) -> NDArray[np.float32]:
 
 @dataclass_transform(eq_default=False, kw_only_default=True, field_specifiers=(field,))
 @dataclass(eq=False, repr=False)
-class Hasher(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
+class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """Base class of all hashing methods, a scikit-learn transformer.
 
     Parameters
@@ -213,6 +213,12 @@ class Hasher(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def encode(self, X: ArrayLike) -> NDArray[np.uint8]:
         """Compute packed codes, uint8 (n, ceil(bits / 8)); `ddh.codes` documents the bit order."""
         return pack(self.transform(X))
+
+    @property
+    def _n_features_out(self) -> int:
+        """Columns of `transform`, for `get_feature_names_out` and with it `set_output`."""
+        self._fitted_columns()
+        return int(self.bits)
 
     def _fitted_columns(self) -> int:
         if not hasattr(self, "n_features_in_"):

@@ -13,6 +13,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ddh._core.errors import InputError
+from ddh._core.output import open_viewer
 from ddh.serve.app import create_app
 from ddh.serve.request_log import JsonLines
 from ddh.serve.settings import Settings
@@ -73,7 +74,7 @@ def run(
     service = app.state.service
     click.echo(f"{service.name}: {len(service.index):,} rows at {address}  (Ctrl-C stops)")
     if open_browser:
-        click.launch(address)
+        open_viewer(address)
     uvicorn.Server(config).run(sockets=[listening])
 
 

@@ -100,7 +100,7 @@ def fit_graded(
             return kept
 
         best = problem.start(0.0)
-        bound = (look(best, 0.0) or 0.0) - ALLOWED_LOSS[bits >= LONG]
+        bound = (look(best, 0.0) or 0.0) - ALLOWED_LOSS[int(bits >= LONG)]
         chosen = history[0]
         too_much = None
         for weight in WEIGHTS:
