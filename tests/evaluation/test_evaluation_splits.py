@@ -80,12 +80,22 @@ def test_coco17_asks_with_60_images_per_concept():
     assert len(np.unique(split.query)) == len(split.query)
     assert (labels[split.query].sum(axis=0) >= 60).all()
     assert np.array_equal(split.train, split.database)
-    assert len(np.unique(split.labelled)) == len(split.labelled) == 17 * 200
+    assert len(np.unique(split.labelled)) == len(split.labelled) < 17 * 200
     assert (labels[split.labelled].sum(axis=0) >= 200).all()
     assert np.isin(split.labelled, split.train).all()
     assert split.title == f"coco-17, seed 0 ({split.digest})"
     assert split.digest == split_by_name("coco-17", labels).digest
     assert split.digest != split_by_name("coco-17", labels, seed=1).digest
+
+
+def test_a_rare_class_gives_all_of_its_images_as_labelled_ones():
+    labels = np.zeros((6000, 17), np.uint8)
+    labels[np.arange(6000), np.arange(6000) % 16] = 1
+    labels[:150, 16] = 1
+    split = split_by_name("coco-17", labels)
+    counts = labels[split.labelled].sum(axis=0)
+    assert counts[16] == labels[split.train, 16].sum() < 200
+    assert (counts[:16] >= 200).all()
 
 
 def test_oxford17_asks_with_20_images_per_class():

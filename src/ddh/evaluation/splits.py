@@ -93,13 +93,14 @@ def held_out(
 ) -> RetrievalSplit:
     """Queries drawn for each class, no image twice; all others are database and training.
 
-    With `labelled`, so many of the others per class are those whose labels may be learned from.
+    With `labelled`, each class has so many of the others (or all, where it has fewer) whose labels
+    may be learned from; an image counts for all of its classes.
     """
-    query, some, rest = _per_class(np.asarray(labels), queries, labelled or 0, seed)
-    others = np.sort(np.concatenate([some, rest]))
-    return RetrievalSplit(
-        f"{name}, seed {seed}", query, others, others, k, some if labelled else None
-    )
+    query, _, others = _per_class(np.asarray(labels), queries, 0, seed)
+    some = None
+    if labelled is not None:
+        some = others[_labelled(_members(np.asarray(labels))[others], labelled, seed)]
+    return RetrievalSplit(f"{name}, seed {seed}", query, others, others, k, some)
 
 
 PROTOCOLS: dict[str, Callable[..., RetrievalSplit]] = {
@@ -139,11 +140,28 @@ def _whole_cifar10(labels: ArrayLike) -> NDArray[Any]:
     return classes
 
 
+def _members(labels: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which image (row) belongs to which class (column)."""
+    return labels.astype(bool) if labels.ndim == 2 else labels[:, None] == np.unique(labels)
+
+
+def _labelled(members: NDArray[np.bool_], share: int, seed: int) -> NDArray[np.int64]:
+    """Rows such that each class has `share` or more of them, or all that it has; rare classes
+    choose first."""
+    rng = np.random.default_rng((seed, share))
+    taken = np.zeros(len(members), bool)
+    for number in np.argsort(members.sum(axis=0), kind="stable"):
+        candidates = np.flatnonzero(members[:, number] & ~taken)
+        missing = max(0, share - int(members[taken, number].sum()))
+        taken[rng.choice(candidates, min(missing, len(candidates)), replace=False)] = True
+    return np.flatnonzero(taken)
+
+
 def _per_class(
     labels: NDArray[Any], queries: int, training: int, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """(queries, training images, the others); rare classes choose first, so all get their share."""
-    members = labels.astype(bool) if labels.ndim == 2 else labels[:, None] == np.unique(labels)
+    members = _members(labels)
     rng = np.random.default_rng(seed)
     free = np.ones(len(labels), bool)
     chosen: dict[str, list[NDArray[np.int64]]] = {"query": [], "training": []}
