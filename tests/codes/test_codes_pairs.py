@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddh import codes
-from ddh.codes import multi_index
+from ddh.codes import pairs
 
 
 def oracle(database, radius):
@@ -41,22 +41,38 @@ def test_pairs_are_the_oracle(name, bits, rows, centres, flips, share, seed):
     np.testing.assert_array_equal(np.stack(found, axis=1), oracle(database, int(share * bits)))
 
 
-def test_the_index_and_the_scan_agree(monkeypatch):
-    """Duplicates in three pages of rows: found through the index, then by comparing all rows."""
+@pytest.mark.parametrize("width", [2, 5, 8, 16, 33])
+def test_shared_parts_and_the_scan_agree(monkeypatch, width):
+    """Near copies among many rows: found through shared parts, then by comparing all rows."""
     rng = np.random.default_rng(0)
-    database = rng.integers(0, 256, (12_000, 8), dtype=np.uint8)
+    database = rng.integers(0, 256, (12_000, width), dtype=np.uint8)
     copies = rng.integers(12_000, size=3000)
-    near = database[copies] ^ np.packbits(rng.random((3000, 64)) < 0.03, axis=1)
-    database = np.concatenate([database, near])
-    made = []
-    monkeypatch.setattr(
-        multi_index, "MultiIndex", lambda *arguments: made.append(1) or codes.MultiIndex(*arguments)
-    )
-    by_index = codes.pairs_within(database, 6)
-    assert made, "an index should be the cheaper way here"
-    monkeypatch.setattr(multi_index, "native", lambda: None)
-    by_scan = codes.pairs_within(database, 6)
-    assert len(made) == 1
-    for one, other in zip(by_index, by_scan, strict=True):
+    near = database[copies] ^ np.packbits(rng.random((3000, 8 * width)) < 0.03, axis=1)
+    database = np.concatenate([database, near, near[:10]])
+    plan = pairs.pair_plan(len(database), 8 * width, width // 2, pairs._SORTED_ROW, 18)
+    assert plan.shared, "sorting should be the cheaper way here"
+    by_parts = codes.pairs_within(database, width // 2, threads=2)
+    monkeypatch.setattr(pairs, "native", lambda: None)
+    by_scan = codes.pairs_within(database, width // 2)
+    for one, other in zip(by_parts, by_scan, strict=True):
         np.testing.assert_array_equal(one, other)
-    assert len(by_index.first) > 2000
+    assert len(by_parts.first) > 500
+
+
+@pytest.mark.parametrize("shared", [1, 2, 3])
+def test_every_plan_finds_each_pair_once(monkeypatch, shared):
+    rng = np.random.default_rng(shared)
+    centres = rng.integers(0, 256, (3, 4), dtype=np.uint8)
+    rows = centres[rng.integers(3, size=90)] ^ np.packbits(rng.random((90, 32)) < 0.1, axis=1)
+    parts = [
+        (part * 32 // (5 + shared), (part + 1) * 32 // (5 + shared)) for part in range(5 + shared)
+    ]
+    plan = pairs.PairPlan(parts, shared)
+    monkeypatch.setattr(pairs, "pair_plan", lambda *sizes: plan)
+    np.testing.assert_array_equal(np.stack(codes.pairs_within(rows, 5), axis=1), oracle(rows, 5))
+
+
+def test_a_plan_for_long_codes_sorts_by_a_few_of_their_bits():
+    plan = pairs.pair_plan(10_000_000, 1024, 4, 250.0, 24)
+    assert len(plan.parts) == 4 + plan.shared
+    assert plan.key_bits(plan.tables[0]) <= 24

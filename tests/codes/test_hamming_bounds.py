@@ -79,3 +79,35 @@ def test_a_width_whose_product_wraps_around():
     out = np.empty(2, np.uint32), np.empty(3, np.uint32)
     with pytest.raises(ValueError, match="another size"):
         hamming.sort_into_buckets(keys, *out, bytes(5), np.empty(5, np.uint8), width)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("damage", ["beyond", "falling", "last", "ids", "masks", "end", "width"])
+def test_damaged_tables_of_pairs(variant, damage):
+    made = table(8)["table"]
+    names = (
+        "rows",
+        "width",
+        "ids",
+        "offsets",
+        "begin",
+        "end",
+        "radius",
+        "masks",
+        "shared",
+        "table",
+    )
+    options = [made["rows"], 8, made["ids"], made["offsets"], 0, N, 64, made["mask"][None], 1, 1]
+    given = dict(zip(names, options, strict=True))
+    hamming.bucket_pairs(variant, *given.values())
+    if damage == "beyond":
+        given["offsets"][1:] = 2**32 - 1
+    elif damage == "falling":
+        given["offsets"][:] = given["offsets"][::-1].copy()
+    elif damage == "last":
+        given["offsets"][-1] = N + 1
+    else:
+        wrong = {"ids": given["ids"][1:], "masks": made["mask"][1:], "end": N + 1, "width": 5}
+        given[damage] = wrong[damage]
+    with pytest.raises(ValueError, match=r"offsets|ids|masks|end|width|rows"):
+        hamming.bucket_pairs(variant, *given.values())

@@ -23,11 +23,13 @@
    by the caller from variants(). */
 
 #define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030b0000 /* one build for Python 3.11 and later */
 #include <Python.h>
 
 #include "_hamming_answers.h"
 #include "_hamming_scan.h"
 #include "_hamming_buckets.h"
+#include "_hamming_pairs.h"
 #include "_asymmetric.h"
 
 static int check(int condition, const char *message) {
@@ -74,9 +76,9 @@ static PyObject *found_in_radius(Call *c) {
     PyObject *result = NULL;
     if (!scratch) PyErr_NoMemory();
     if (scratch && counts && distances && indices) {
-        int64_t *count = (int64_t *)PyBytes_AS_STRING(counts);
-        int32_t *distance = (int32_t *)PyBytes_AS_STRING(distances);
-        int64_t *index = (int64_t *)PyBytes_AS_STRING(indices);
+        int64_t *count = (int64_t *)PyBytes_AsString(counts);
+        int32_t *distance = (int32_t *)PyBytes_AsString(distances);
+        int64_t *index = (int64_t *)PyBytes_AsString(indices);
         Py_BEGIN_ALLOW_THREADS
         for (size_t i = 0; i < c->count; i++) {
             Answer *a = &c->answers[i];
@@ -192,15 +194,15 @@ static void close_index(MultiIndex *index) {
 /* A sequence of (bits, mask, offsets, ids, rows), rows being empty where they are looked up. */
 static MultiIndex *open_index(PyObject *tables, size_t n, size_t width) {
     MultiIndex *index = PyMem_Calloc(1, sizeof *index);
-    PyObject *sequence = PySequence_Fast(tables, "tables are a sequence");
+    PyObject *sequence = PySequence_Tuple(tables);
     if (!index) PyErr_NoMemory();
     if (!index || !sequence) goto failed;
-    index->count = (size_t)PySequence_Fast_GET_SIZE(sequence);
+    index->count = (size_t)PyTuple_Size(sequence);
     if (!check(index->count >= 1 && index->count <= MAX_TABLES, "number of tables")) goto failed;
     for (size_t t = 0; t < index->count; t++) {
         Buckets *table = &index->tables[t];
         Py_buffer *buffer = index->buffers[t];
-        if (!PyArg_ParseTuple(PySequence_Fast_GET_ITEM(sequence, (Py_ssize_t)t), "iy*y*y*y*",
+        if (!PyArg_ParseTuple(PyTuple_GetItem(sequence, (Py_ssize_t)t), "iy*y*y*y*",
                               &table->bits, &buffer[0], &buffer[1], &buffer[2], &buffer[3]))
             goto failed;
         index->held++;
@@ -482,6 +484,61 @@ static PyObject *py_sort_into_buckets(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+PyDoc_STRVAR(pairs_doc,
+             "bucket_pairs(variant, rows, width, ids, offsets, begin, end, radius, masks, shared,\n"
+             "             table)\n--\n\n"
+             "Pairs within a radius in one bucket, the first of them among rows begin..end: bytes\n"
+             "of `smaller id << 32 | larger id` uint64, and of distances int32. Rows lie as\n"
+             "sort_into_buckets puts them. A pair counts if the first `shared` parts (masks) that it\n"
+             "agrees in are those of `table`.");
+
+static PyObject *py_bucket_pairs(PyObject *self, PyObject *args) {
+    const char *name;
+    Py_buffer rows, ids, offsets, masks;
+    Py_ssize_t width, begin, end, shared;
+    unsigned int radius;
+    unsigned long long table;
+    const Variant *variant;
+    PyObject *pairs, *distances, *result = NULL;
+    FoundPairs found = {0};
+    (void)self;
+    if (!PyArg_ParseTuple(args, "sy*ny*y*nnIy*nK", &name, &rows, &width, &ids, &offsets, &begin,
+                          &end, &radius, &masks, &shared, &table))
+        return NULL;
+    if ((variant = variant_named(name)) &&
+        check(width >= 1 && width <= MAX_TABLES && padded_width((size_t)width) == (size_t)width,
+              "width") &&
+        check(rows.len % width == 0 && rows.len / width < (Py_ssize_t)UINT32_MAX, "number of rows") &&
+        check(ids.len / 4 == rows.len / width && ids.len % 4 == 0, "as many ids as rows") &&
+        check(offsets.len >= 8 && offsets.len % 4 == 0, "number of buckets") &&
+        check(begin >= 0 && begin <= end && end <= rows.len / width, "begin and end") &&
+        check(masks.len % width == 0 && masks.len / width <= 64, "masks are as wide as a code") &&
+        check(shared >= 0 && radius < ANY_DISTANCE, "radius or shared parts")) {
+        PairTable t = {rows.buf, ids.buf, (size_t)(rows.len / width), (size_t)width, offsets.buf,
+                       (size_t)offsets.len / 4 - 1, masks.buf, (size_t)(masks.len / width),
+                       (size_t)shared, table, radius};
+        int failed;
+        Py_BEGIN_ALLOW_THREADS
+        failed = scan_bucket_pairs(variant, &t, (size_t)begin, (size_t)end, &found);
+        Py_END_ALLOW_THREADS
+        if (failed == NO_MEMORY) PyErr_NoMemory();
+        if (check(failed != NO_TABLE, "offsets of other rows") && !failed) {
+            pairs = PyBytes_FromStringAndSize((char *)found.pairs, (Py_ssize_t)(found.used * 8));
+            distances = PyBytes_FromStringAndSize((char *)found.distances, (Py_ssize_t)(found.used * 4));
+            if (pairs && distances) result = PyTuple_Pack(2, pairs, distances);
+            Py_XDECREF(pairs);
+            Py_XDECREF(distances);
+        }
+    }
+    free(found.pairs);
+    free(found.distances);
+    PyBuffer_Release(&rows);
+    PyBuffer_Release(&ids);
+    PyBuffer_Release(&offsets);
+    PyBuffer_Release(&masks);
+    return result;
+}
+
 PyDoc_STRVAR(count_doc,
              "count_ones(variant, data, turns)\n--\n\n"
              "Count the ones of data XOR a constant, in blocks of 1,024 bytes, so many times: how fast\n"
@@ -512,6 +569,7 @@ static PyMethodDef METHODS[] = {
     {"index_search", py_index_search, METH_VARARGS, index_search_doc},
     {"sort_into_buckets", py_sort_into_buckets, METH_VARARGS, sort_doc},
     {"list_search", py_list_search, METH_VARARGS, list_search_doc},
+    {"bucket_pairs", py_bucket_pairs, METH_VARARGS, pairs_doc},
     {"matrix", py_matrix, METH_VARARGS, matrix_doc},
     {"rank", py_rank, METH_VARARGS, rank_doc},
     {"scores", py_scores, METH_VARARGS, scores_doc},

@@ -1,7 +1,9 @@
 """Searches by our own C code (`_hamming.c`), cut into pieces of work for a few threads."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from itertools import product
+from time import perf_counter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,10 +15,15 @@ from ddh.codes import _hamming
 from ddh.codes.inputs import Codes, Values
 from ddh.codes.kernels import Found, Neighbours, ScoredNeighbours
 
+if not hasattr(_hamming, "bucket_pairs"):
+    raise ImportError("its extension was built from an older source: install ddh again")
+
 VARIANTS: list[str] = _hamming.variants()
 
-_TABLE_QUERIES = 32  # from so many queries on, tables of them are faster than XOR and popcount
 _TABLE_BYTES = 32  # the longest code that has tables
+_TRIAL_BYTES, _TRIAL_QUERIES, _TRIALS = 1 << 20, 8, 3
+_TRIAL_PAIRS = 1 << 22  # fewer pairs of queries and rows are not worth a trial
+_USUAL_QUERIES = 32  # for which tables are faster, where nothing was measured
 _SHARD_ROWS = 1 << 17  # fewer rows are not worth a thread of their own
 _PIECE_PAIRS = 1 << 30  # of queries and rows in one piece of work: some tenths of a second
 _MOST_ROWS = 1 << 31  # of one call: indices have 32 bits there
@@ -24,13 +31,34 @@ _MOST_ROWS = 1 << 31  # of one call: indices have 32 bits there
 Answer = TypeVar("Answer", Neighbours, ScoredNeighbours)
 
 
-def _by_tables(queries: Codes) -> bool:
-    return len(queries) >= _TABLE_QUERIES and queries.shape[1] <= _TABLE_BYTES
+def _group(width: int) -> int:
+    """Queries that share one table."""
+    return 128 if width <= 4 else 64
+
+
+@lru_cache
+def _fewest_for_tables(variant: str, width: int) -> int:
+    """The number of queries whose row scan takes as long as tables of a group: a short trial."""
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 256, (_TRIAL_BYTES // width, width), dtype=np.uint8)
+
+    def seconds(queries: int, tables: bool) -> float:
+        asked, answer = rows[:queries], Neighbours.empty(queries, 10)
+        times = []
+        for _ in range(_TRIALS):
+            start = perf_counter()
+            _hamming.top_k(variant, tables, asked, rows, width, 10, *answer)
+            times.append(perf_counter() - start)
+        return min(times)
+
+    each = seconds(_TRIAL_QUERIES, False) / _TRIAL_QUERIES
+    group = _group(width)
+    return min(max(_TRIAL_QUERIES, round(seconds(group, True) / each)), group)
 
 
 def _work(queries: int, database: Codes, threads: int) -> tuple[list[slice], list[slice]]:
     """Pieces of the queries, small enough that Ctrl-C need not wait, and shards of the rows."""
-    group = 128 if database.shape[1] <= 4 else 64  # queries that share one table
+    group = _group(database.shape[1])
     shards = max(1, -(-len(database) // _MOST_ROWS))
     if queries <= group * (threads - 1):
         shards = max(shards, min(threads, len(database) // _SHARD_ROWS))
@@ -69,6 +97,19 @@ class NativeKernel:
     def __init__(self, variant: str) -> None:
         self.variant = variant
 
+    def _ways(self, queries: int, database: Codes) -> list[tuple[slice, bool]]:
+        """Which queries are answered by tables (True) and which by a scan of the rows."""
+        width = database.shape[1]
+        if width > _TABLE_BYTES or self.variant == "plain":
+            return [(slice(0, queries), False)]
+        fewest = _USUAL_QUERIES
+        if queries >= _TRIAL_QUERIES and queries * len(database) >= _TRIAL_PAIRS:
+            fewest = _fewest_for_tables(self.variant, width)
+        rest = queries % _group(width)
+        by_tables = queries - rest if rest < fewest else queries
+        parts = [(slice(0, by_tables), True), (slice(by_tables, queries), False)]
+        return [(part, tables) for part, tables in parts if part.stop > part.start]
+
     def hamming(self, a: Codes, b: Codes) -> NDArray[np.int32]:
         """All distances between the rows of `a` and those of `b`."""
         distances = np.empty((len(a), len(b)), dtype=np.uint16)
@@ -79,8 +120,11 @@ class NativeKernel:
         """The k nearest rows of each query, k at most the number of rows."""
 
         def top_k(group: slice, rows: Codes, *result: Any) -> None:
-            part, width = queries[group], queries.shape[1]
-            _hamming.top_k(self.variant, _by_tables(part), part, rows, width, *result)
+            count, width = group.stop - group.start, queries.shape[1]
+            k, column, indices = result
+            for part, tables in self._ways(count, database):
+                asked, answer = queries[group][part], (column[part], indices[part])
+                _hamming.top_k(self.variant, tables, asked, rows, width, k, *answer)
 
         return _nearest(Neighbours, top_k, len(queries), database, k, threads)
 
@@ -107,7 +151,8 @@ class NativeKernel:
 
         def within(piece: tuple[slice, slice]) -> Found:
             group, shard = queries[piece[0]], piece[1]
-            options = _by_tables(group), group, database[shard], group.shape[1], radius
+            tables = self._ways(len(group), database)[0][1]
+            options = tables, group, database[shard], group.shape[1], radius
             counts, distances, indices = self.found(_hamming.within, *options)
             return counts, distances, indices + shard.start
 

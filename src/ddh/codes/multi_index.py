@@ -22,11 +22,10 @@ from ddh.codes import inputs, scan
 from ddh.codes.inputs import Codes, thread_count
 from ddh.codes.kernels import Found, Neighbours, native
 from ddh.codes.packing import code_bytes
-from ddh.codes.scan import Pairs, RadiusNeighbours
+from ddh.codes.scan import RadiusNeighbours
 
 _MOST_ROWS = 1 << 31
 _QUERIES_AT_ONCE = 256
-_PAIRS_AT_ONCE = 4096  # rows whose partners are searched for
 _QUERIES_FOR_BUCKETS = 256  # from so many on, sorting the rows of short codes pays
 _FIRST_QUERIES = 32  # that show whether the tables are of use for the others
 
@@ -53,17 +52,17 @@ class _Table:
 
     def mask(self, width: int) -> Codes:
         """Where the substring lies in a code."""
-        bits = np.zeros(8 * (_padded(width) if self.rows.size else width), dtype=np.uint8)
+        bits = np.zeros(8 * (padded_width(width) if self.rows.size else width), dtype=np.uint8)
         bits[self.start : self.stop] = 1
         return np.packbits(bits)
 
 
-def _padded(width: int) -> int:
+def padded_width(width: int) -> int:
     """Bytes of a copied code: those that the native loops are made for."""
-    return next(padded for padded in (2, 4, 8) if width <= padded)
+    return next((padded for padded in (2, 4, 8, 16, 32) if width <= padded), width)
 
 
-def _substring(codes: Codes, start: int, stop: int) -> NDArray[np.uint32]:
+def substring(codes: Codes, start: int, stop: int) -> NDArray[np.uint32]:
     """Bits start..stop of each code as a number."""
     first, last = start // 8, (stop - 1) // 8  # at most 24 bits, hence four bytes
     value = codes[:, first].astype(np.uint32)
@@ -81,8 +80,8 @@ def _sorted_table(database: Codes, start: int, stop: int) -> _Table:
     n, width = database.shape
     offsets = np.empty((1 << (stop - start)) + 1, dtype=np.uint32)
     ids = np.empty(n, dtype=np.uint32)
-    rows = np.empty((n, _padded(width)) if width <= COPIED_BYTES else 0, dtype=np.uint8)
-    keys = _substring(database, start, stop)
+    rows = np.empty((n, padded_width(width)) if width <= COPIED_BYTES else 0, dtype=np.uint8)
+    keys = substring(database, start, stop)
     _hamming.sort_into_buckets(keys, offsets, ids, database, rows, width)
     return _Table(start, stop, offsets, ids, rows)
 
@@ -186,7 +185,7 @@ class MultiIndex:
         kernel = native()
         assert kernel is not None
         width = queries.shape[1]
-        keys = np.stack([_substring(queries, t.start, t.stop) for t in self._tables], axis=1)
+        keys = np.stack([substring(queries, t.start, t.stop) for t in self._tables], axis=1)
         tables = [(t.stop - t.start, t.mask(width), t.offsets, t.ids, t.rows) for t in self._tables]
         scanned = scan_cost(width, len(queries))
         costs = row_cost(width) / scanned, BUCKET / scanned
@@ -195,7 +194,11 @@ class MultiIndex:
 
 
 def search(
-    queries: ArrayLike, database: ArrayLike, k: int, threads: int | None = None
+    queries: ArrayLike,
+    database: ArrayLike,
+    k: int,
+    threads: int | None = None,
+    device: str | None = None,
 ) -> Neighbours:
     """The k nearest rows of each query: (distances int32 (q, k'), indices int64 (q, k')).
 
@@ -203,49 +206,19 @@ def search(
     smaller index, whatever the kernel and the number of threads. Every row is compared with
     every query, except that many queries for codes of 16 bits or less go through a table of
     buckets, one for each code.
+
+    `device="cuda"` searches on a GPU, see `GpuIndex`, which also keeps the database there for the
+    next call.
     """
+    if device is not None:
+        from ddh.codes.gpu import GpuIndex
+
+        return GpuIndex(database, device).search(queries, k)
     queries, database = inputs.rows_and_queries(queries, database)
     bits = 8 * database.shape[1]
     if bits <= SHORT_CODE and len(queries) >= _QUERIES_FOR_BUCKETS and native():
         return MultiIndex(database, bits).search(queries, k, threads)
     return scan.search(queries, database, k, threads)
-
-
-def pairs_within(database: ArrayLike, radius: int, threads: int | None = None) -> Pairs:
-    """All pairs i < j of rows at a distance of `radius` or less, ordered by i, then by j.
-
-    Found through a `MultiIndex` where that is less work than comparing all rows with all rows.
-    Memory beyond the database: 24 bytes for each pair, some more for the rows that are looked up
-    at a time, and the index.
-    """
-    database = inputs.packed_rows(database, "the database's rows")
-    radius, threads = inputs.search_radius_bits(radius), thread_count(threads)
-    n, width = database.shape
-    tables = tables_for_radius(n, 8 * width, radius)
-    # A scan looks at the later rows only, hence the half.
-    indexed = native() and radius_cost(n, 8 * width, tables, radius) < n / 2 * scan_cost(width, n)
-    index = MultiIndex(database, 8 * width, tables) if indexed else None
-    pages = [Pairs(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int32))]
-    for part in spans(n, _PAIRS_AT_ONCE):
-        pages.append(_pairs_from(database, part, radius, threads, index))
-    return Pairs(*(np.concatenate(column) for column in zip(*pages, strict=True)))
-
-
-def _pairs_from(
-    database: Codes, part: slice, radius: int, threads: int, index: MultiIndex | None
-) -> Pairs:
-    """Pairs whose first row lies in `part`."""
-    if index is not None:
-        found, offset = index.search_radius(database[part], radius, threads), 0
-    else:
-        later = database[part.start :]
-        found, offset = scan.search_radius(database[part], later, radius, threads), part.start
-    first = np.repeat(np.arange(part.start, part.stop), np.diff(found.limits))
-    second = found.indices + offset
-    keep = first < second
-    first, second, distances = first[keep], second[keep], found.distances[keep]
-    order = np.lexsort((second, first))
-    return Pairs(first[order], second[order], distances[order])
 
 
 # -- what a search in buckets costs ------------------------------------------------------------

@@ -68,13 +68,21 @@ def search(
 
 
 def search_radius(
-    queries: ArrayLike, database: ArrayLike, radius: int, threads: int | None = None
+    queries: ArrayLike,
+    database: ArrayLike,
+    radius: int,
+    threads: int | None = None,
+    device: str | None = None,
 ) -> RadiusNeighbours:
     """All rows at a distance of `radius` or less from each query.
 
     Ordered within a query by distance, equal distances by the smaller index. Memory beyond the
-    arguments is proportional to the answer.
+    arguments is proportional to the answer. `device="cuda"` searches on a GPU, see `GpuIndex`.
     """
+    if device is not None:
+        from ddh.codes.gpu import GpuIndex
+
+        return GpuIndex(database, device).search_radius(queries, radius)
     queries, database = rows_and_queries(queries, database)
     radius, threads = search_radius_bits(radius), thread_count(threads)
     if not len(queries) or not len(database):

@@ -4,6 +4,7 @@
 #define DDH_LISTS_H
 
 #define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030b0000 /* one build for Python 3.11 and later */
 #include <Python.h>
 #include <stdint.h>
 #include <stdlib.h>
