@@ -1,23 +1,30 @@
 """Find duplicates among picture files: measure each file once, propose pairs, verify, group."""
 
-import math
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from io import BytesIO
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from pathlib import Path
 
+import numpy as np
+
 from ddh._core.errors import InputError
-from ddh._core.progress import track
-from ddh._core.threads import thread_imap
-from ddh.duplicates.keeping import keep_order
-from ddh.duplicates.results import Duplicates, Group, Member, Picture, Skipped
-from ddh.images import ImageFolder, UnreadableImage
+from ddh._core.progress import bar, track
+from ddh._core.threads import cpu_count, thread_imap
+from ddh.duplicates.candidates import Candidate, Matrix, by_codes, by_features
+from ddh.duplicates.fingerprints import Fingerprint, fingerprint, single_threaded
+from ddh.duplicates.keeping import Order, keep_order
+from ddh.duplicates.results import Duplicates, Group, Kind, Member, Similar, Skipped
+from ddh.duplicates.verification import Loaded, Verdict, compare, load
+from ddh.images import ImageFolder, decode
 from ddh.images.decoding import printable
-from ddh.images.formats import ORIENTATION, open_picture
-from ddh.index.collection import bytes_digest
 
 PathLike = str | os.PathLike[str]
+ATTEMPTS = 3  # transforms tried for a pair
+CACHED_PICTURES = 512
+
+Links = dict[int, list[tuple[int, Matrix]]]  # of a picture: others, and their map onto it
 
 
 def find_duplicates(images: PathLike | Iterable[PathLike], *, keep: str = "pixels") -> Duplicates:
@@ -44,19 +51,29 @@ def find_duplicates(images: PathLike | Iterable[PathLike], *, keep: str = "pixel
     """
     order = keep_order(keep)
     files = list(list_files(images))
-    pictures: list[Picture] = []
+    prints: list[Fingerprint] = []
     skipped: list[Skipped] = []
-    for found in track(thread_imap(_read, files), "Reading", total=len(files), unit="image"):
-        (pictures if isinstance(found, Picture) else skipped).append(found)  # type: ignore[arg-type]
-    same: dict[str, list[Picture]] = defaultdict(list)
-    for picture in pictures:
-        same[picture.digest].append(picture)
-    groups = []
-    for copies in (sorted(copies, key=order) for copies in same.values() if len(copies) > 1):
-        members = tuple(Member(copy, "identical", 1.0) for copy in copies[1:])
-        groups.append(Group(copies[0], members))
-    groups.sort(key=lambda group: printable(group.keep.path))
-    return Duplicates(groups, [], skipped, len(pictures))
+    with single_threaded():
+        reading = thread_imap(fingerprint, files)
+        for found in track(reading, "Reading", total=len(files), unit="image"):
+            if isinstance(found, Fingerprint):
+                prints.append(found)
+            else:
+                skipped.append(found)
+        prints.sort(key=lambda one: order(one.picture))
+        distinct, copies = _merge_identical(prints)
+        with bar("Matching", total=2, unit="step") as progress:
+            candidates = by_codes(distinct)
+            progress.update(1)
+            candidates += by_features(distinct)
+            progress.update(1)
+        groups, similar = _Stars(distinct, candidates).group()
+    return Duplicates(
+        _with_copies(groups, distinct, copies, order),
+        _similar_pairs(similar, groups, distinct),
+        skipped,
+        len(prints),
+    )
 
 
 def list_files(images: PathLike | Iterable[PathLike]) -> Iterator[Path]:
@@ -75,17 +92,131 @@ def list_files(images: PathLike | Iterable[PathLike]) -> Iterator[Path]:
                 yield path
 
 
-def _read(path: Path) -> Picture | Skipped:
+def _merge_identical(
+    prints: list[Fingerprint],
+) -> tuple[list[Fingerprint], dict[str, list[Fingerprint]]]:
+    """The first picture of each content, and all pictures of each."""
+    copies: dict[str, list[Fingerprint]] = defaultdict(list)
+    for one in prints:
+        copies[one.picture.digest].append(one)
+    return [same[0] for same in copies.values()], copies
+
+
+class _Stars:
+    """Groups around kept pictures: each member is verified against the kept one itself.
+
+    Pictures come in the order of the keep rule. Neighbours of a verified member are tried too, laid
+    on the kept picture by way of that member.
+    """
+
+    def __init__(self, prints: list[Fingerprint], candidates: list[Candidate]) -> None:
+        self._prints = prints
+        self._links: Links = defaultdict(list)
+        for one in sorted(candidates, key=lambda one: -one.support):
+            self._links[one.first].append((one.second, one.matrix))
+            inverse = np.linalg.inv(one.matrix).astype(np.float64)
+            self._links[one.second].append((one.first, inverse))
+        self._load = lru_cache(CACHED_PICTURES)(self._load_one)
+
+    def _load_one(self, i: int) -> Loaded:
+        return load(self._prints[i])
+
+    def group(self) -> tuple[dict[int, dict[int, Verdict]], dict[tuple[int, int], float]]:
+        """Verdicts of the members of each kept picture, and scores of pairs that are similar."""
+        groups: dict[int, dict[int, Verdict]] = {}
+        similar: dict[tuple[int, int], float] = {}
+        done: set[int] = set()
+        with ThreadPoolExecutor(cpu_count(), thread_name_prefix="ddh") as pool:
+            for kept in track(sorted(self._links), "Verifying", unit="image"):
+                if kept in done:
+                    continue
+                done.add(kept)
+                members, alike = self._star(kept, done, pool)
+                if members:
+                    groups[kept] = members
+                    done |= members.keys()
+                similar |= {(kept, other): score for other, score in alike.items()}
+        return groups, similar
+
+    def _star(
+        self, kept: int, done: set[int], pool: ThreadPoolExecutor
+    ) -> tuple[dict[int, Verdict], dict[int, float]]:
+        members: dict[int, Verdict] = {}
+        alike: dict[int, float] = {}
+        tried: dict[int, int] = defaultdict(int)
+        waiting = list(self._links[kept])
+        while waiting:
+            wave: dict[int, Matrix] = {}
+            later = []
+            for other, matrix in waiting:
+                if other in done or other in members or tried[other] >= ATTEMPTS:
+                    continue
+                if other in wave:
+                    later.append((other, matrix))
+                else:
+                    wave[other] = matrix
+                    tried[other] += 1
+            verdicts = pool.map(lambda pair: self._verify(kept, *pair), wave.items())
+            for (other, matrix), verdict in zip(wave.items(), verdicts, strict=True):
+                if verdict.duplicate:
+                    members[other] = verdict
+                    later += [(next_, matrix @ onto) for next_, onto in self._links[other]]
+                elif verdict.similar:
+                    alike[other] = max(alike.get(other, 0.0), verdict.score)
+            waiting = later
+        return members, {other: score for other, score in alike.items() if other not in members}
+
+    def _verify(self, kept: int, other: int, matrix: Matrix) -> Verdict:
+        try:
+            pixels = self._load(kept), self._load(other)
+        except InputError:  # changed or gone since it was read
+            return Verdict(False, "cropped", 0.0, similar=False)
+        return compare(self._prints[kept], self._prints[other], matrix, pixels)
+
+
+def _with_copies(
+    groups: dict[int, dict[int, Verdict]],
+    distinct: list[Fingerprint],
+    copies: dict[str, list[Fingerprint]],
+    order: Order,
+) -> list[Group]:
+    """Groups with all copies of their pictures, and those of copies only."""
+    kept = {i for i, one in enumerate(distinct) if len(copies[one.picture.digest]) > 1}
+    kept -= {member for members in groups.values() for member in members}
+    found = []
+    for i in sorted(kept | groups.keys()):
+        keep, *same = copies[distinct[i].picture.digest]
+        members = [Member(one.picture, "identical", 1.0) for one in same]
+        for other, verdict in groups.get(i, {}).items():
+            kind, score = _exact_kind(keep, distinct[other], verdict), verdict.score
+            others = copies[distinct[other].picture.digest]
+            members += [Member(one.picture, kind, score) for one in others]
+        members.sort(key=lambda member: order(member.picture))
+        found.append(Group(keep.picture, tuple(members)))
+    return sorted(found, key=lambda group: printable(group.keep.path))
+
+
+def _exact_kind(a: Fingerprint, b: Fingerprint, verdict: Verdict) -> Kind:
+    """`same-pixels` where a file was only stored in another way."""
+    if verdict.kind != "recompressed" or verdict.score < 0.99:
+        return verdict.kind
     try:
-        state = path.stat()
-        content = path.read_bytes()
-        with open_picture(BytesIO(content), math.inf) as image:
-            (width, height), name = image.size, image.format or ""
-            if image.getexif().get(ORIENTATION, 1) in (5, 6, 7, 8):
-                width, height = height, width
-    except UnreadableImage as error:
-        return Skipped(path, error.reason)
-    except Exception as error:  # a damaged file makes Pillow's parsers raise almost anything
-        return Skipped(path, f"cannot be read: {error}")
-    digest = bytes_digest(content)
-    return Picture(path, width, height, len(content), state.st_mtime_ns, digest, name)
+        first, second = (np.asarray(decode(one.picture.path)) for one in (a, b))
+    except InputError:
+        return verdict.kind
+    return "same-pixels" if np.array_equal(first, second) else verdict.kind
+
+
+def _similar_pairs(
+    similar: dict[tuple[int, int], float],
+    groups: dict[int, dict[int, Verdict]],
+    distinct: list[Fingerprint],
+) -> list[Similar]:
+    """Look-alikes among the pictures that stay, most alike first."""
+    removed = {member for members in groups.values() for member in members}
+    pairs = [
+        Similar(distinct[a].picture, distinct[b].picture, score)
+        for (a, b), score in similar.items()
+        if a not in removed and b not in removed
+    ]
+    return sorted(pairs, key=lambda pair: -pair.score)

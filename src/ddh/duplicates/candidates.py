@@ -1,0 +1,205 @@
+"""Pairs of pictures that may be the same, and how one would lie on the other.
+
+Two searches propose pairs: perceptual codes within a few bits, under eight turns, and local
+features with equal words. A word is 20 of the 64 bits of a feature; complements count as equal,
+since a mirrored feature has the complementary code. Features that match vote for one similarity
+transform. Nothing here is quadratic in the number of pictures.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ddh.codes import MultiIndex
+from ddh.codes.multi_index import tables_for_radius
+from ddh.duplicates.fingerprints import (
+    SIDE,
+    TURNS,
+    Bits,
+    Fingerprint,
+    Floats,
+    turn_matrix,
+    turned_codes,
+)
+
+RADIUS = 8  # bits of 63 between perceptual codes
+MOST_NEIGHBOURS = 24  # pairs that one picture proposes by each search
+WORD_BITS, WORDS = 20, 3
+COMMON = 48  # features with the same word, from which on the word says nothing
+FEATURE_RADIUS = 14  # bits of 64 between matching features
+LEAST_MATCHES = 3
+_PIXELS, _TURN, _SCALE = 5.0, np.deg2rad(15), np.log(1.3)  # what agrees with a transform
+
+Matrix = NDArray[np.float64]  # 3 x 3, affine, of points with a longer side of `SIDE` pixels
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A pair of pictures, the map from the second to the first, and how many points support it."""
+
+    first: int
+    second: int
+    matrix: Matrix
+    support: int  # matching features; 0 where perceptual codes are near
+
+
+def code_pairs(codes: Bits, radius: int = RADIUS) -> Iterator[tuple[Rows, Rows, int]]:
+    """Pairs (i, j, turn) for which code i lies within `radius` of the turned code j, i < j."""
+    rows = np.arange(len(codes))
+    index = MultiIndex(codes, 64, tables_for_radius(len(codes), 64, radius))
+    for turn in range(TURNS):
+        turned = turned_codes(codes, turn)
+        for start in range(0, len(codes), 1 << 16):
+            part = rows[start : start + (1 << 16)]
+            found = index.search_radius(turned[part], radius)
+            counts = np.diff(found.limits)
+            place = np.arange(len(found.indices)) - np.repeat(found.limits[:-1], counts)
+            second = np.repeat(part, counts)
+            keep = (found.indices < second) & (place < MOST_NEIGHBOURS)
+            yield found.indices[keep], second[keep], turn
+
+
+def by_codes(prints: list[Fingerprint]) -> list[Candidate]:
+    """Pairs whose perceptual codes are near, whole or without their borders."""
+    owner = np.repeat(np.arange(len(prints)), [len(one.codes) for one in prints])
+    if not prints:
+        return []
+    content = np.concatenate([np.arange(len(one.codes)) for one in prints])
+    found = []
+    codes = np.concatenate([one.codes for one in prints])
+    for first, second, turn in code_pairs(codes):
+        for i, j in zip(first.tolist(), second.tolist(), strict=True):
+            a, b = prints[owner[i]], prints[owner[j]]
+            if a is b:
+                continue
+            frame = _frame(a, bool(content[i])) @ turn_matrix(turn)
+            matrix = frame @ np.linalg.inv(_frame(b, bool(content[j])))
+            found.append(Candidate(int(owner[i]), int(owner[j]), matrix, 0))
+    return found
+
+
+def _frame(one: Fingerprint, content: bool) -> Matrix:
+    """The unit square laid on a picture, or on its content without a border."""
+    width, height = frame_size(one)
+    left, top, right, bottom = one.box if content else (0.0, 0.0, 1.0, 1.0)
+    return np.array(
+        [[(right - left) * width, 0, left * width], [0, (bottom - top) * height, top * height],
+         [0, 0, 1.0]]
+    )  # fmt: skip
+
+
+def frame_size(one: Fingerprint) -> tuple[float, float]:
+    """Width and height where the longer side has `SIDE` pixels."""
+    longer = max(one.picture.width, one.picture.height)
+    return one.picture.width * SIDE / longer, one.picture.height * SIDE / longer
+
+
+# -- local features --------------------------------------------------------------------------------
+
+
+def by_features(prints: list[Fingerprint]) -> list[Candidate]:
+    """Pairs whose matching features agree on a similarity transform."""
+    if not prints:
+        return []
+    owner = np.repeat(np.arange(len(prints)), [len(one.features) for one in prints])
+    points = np.concatenate([one.points for one in prints])
+    features = np.concatenate([one.features for one in prints])
+    first, second, mirrored = _matches(features, owner)
+    pair = owner[first] * len(prints) + owner[second]
+    order = np.lexsort((mirrored, pair))
+    first, second, mirrored, pair = first[order], second[order], mirrored[order], pair[order]
+    bounds = np.flatnonzero(np.diff(2 * pair + mirrored)) + 1
+    starts, stops = np.append(0, bounds), np.append(bounds, len(pair))
+    found = []
+    enough = stops - starts >= LEAST_MATCHES
+    for start, stop in zip(starts[enough].tolist(), stops[enough].tolist(), strict=True):
+        fit = fit_similarity(
+            points[first[start:stop]], points[second[start:stop]], bool(mirrored[start])
+        )
+        if fit is not None:
+            a, b = divmod(int(pair[start]), len(prints))
+            found.append(Candidate(a, b, *fit))
+    return _strongest(found)
+
+
+def _matches(features: Bits, owner: Rows) -> tuple[Rows, Rows, NDArray[np.bool_]]:
+    """Features of different pictures that share a word and lie near, each pair once."""
+    values = np.ascontiguousarray(features).view(">u8").ravel().astype(np.uint64)
+    mask = np.uint64((1 << WORD_BITS) - 1)
+    keys: list[NDArray[np.int64]] = []
+    n = len(values)
+    for table in range(WORDS):
+        word = (values >> np.uint64(table * WORD_BITS)) & mask
+        folded = np.minimum(word, word ^ mask).astype(np.uint32)
+        order = np.argsort(folded, kind="stable")
+        folded = folded[order]
+        common = np.bincount(folded, minlength=1)[folded] > COMMON
+        order, folded = order[~common], folded[~common]
+        for step in range(1, COMMON):
+            here = np.flatnonzero(folded[step:] == folded[:-step])
+            if not len(here):
+                break
+            i, j = order[here], order[here + step]
+            bits = np.bitwise_count(values[i] ^ values[j])
+            near = (bits <= FEATURE_RADIUS) | (bits >= 64 - FEATURE_RADIUS)
+            near &= owner[i] != owner[j]
+            i, j = i[near], j[near]
+            keys.append(np.minimum(i, j) * n + np.maximum(i, j))
+    pairs = np.unique(np.concatenate([np.empty(0, np.int64), *keys]))
+    first, second = pairs // max(n, 1), pairs % max(n, 1)
+    return first, second, np.bitwise_count(values[first] ^ values[second]) > 32
+
+
+def fit_similarity(a: Floats, b: Floats, mirrored: bool) -> tuple[Matrix, int] | None:
+    """The similarity transform from points `b` to `a` that most matches agree on.
+
+    A match alone fixes a transform, by place, size and angle: each is tried.
+    """
+    ax, ay, asize, aangle = a.T.astype(np.float64)
+    bx, by, bsize, bangle = b.T.astype(np.float64)
+    if mirrored:
+        bx, bangle = -bx, np.pi - bangle
+    scale, turn = asize / bsize, aangle - bangle
+    along, across = scale * np.cos(turn), scale * np.sin(turn)
+    shift_x = ax - (along * bx - across * by)
+    shift_y = ay - (across * bx + along * by)
+    x = np.outer(along, bx) - np.outer(across, by) + shift_x[:, None]
+    y = np.outer(across, bx) + np.outer(along, by) + shift_y[:, None]
+    off = np.hypot(x - ax, y - ay) < _PIXELS
+    angle = np.abs((turn[:, None] - turn[None] + np.pi) % (2 * np.pi) - np.pi) < _TURN
+    agree = off & angle & (np.abs(np.log(scale[:, None] / scale[None])) < _SCALE)
+    best = agree[int(np.argmax(agree.sum(axis=1)))]
+    support = _distinct(a[best], b[best])
+    if support < LEAST_MATCHES:
+        return None
+    p, q = bx[best] + 1j * by[best], ax[best] + 1j * ay[best]
+    centre_p, centre_q = p.mean(), q.mean()
+    spread = (np.abs(p - centre_p) ** 2).sum()
+    if spread < 1:
+        return None
+    factor = ((q - centre_q) * np.conj(p - centre_p)).sum() / spread
+    shift = centre_q - factor * centre_p
+    matrix = np.array(
+        [[factor.real, -factor.imag, shift.real], [factor.imag, factor.real, shift.imag], [0, 0, 1]]
+    )
+    return (matrix @ np.diag([-1.0, 1, 1]) if mirrored else matrix), support
+
+
+def _distinct(a: Floats, b: Floats) -> int:
+    """Matches at different places: one place may carry several features."""
+    return min(len(np.unique(np.rint(points[:, :2] / 2), axis=0)) for points in (a, b))
+
+
+def _strongest(found: list[Candidate]) -> list[Candidate]:
+    """Of each picture the pairs with the most support."""
+    count: dict[int, int] = {}
+    kept = []
+    for one in sorted(found, key=lambda one: -one.support):
+        taken = count.get(one.first, 0), count.get(one.second, 0)
+        if min(taken) < MOST_NEIGHBOURS:
+            kept.append(one)
+            count[one.first], count[one.second] = taken[0] + 1, taken[1] + 1
+    return kept
