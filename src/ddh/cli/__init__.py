@@ -11,6 +11,7 @@ from ddh._core.output import LazyGroup
 
 # verb -> "module:object"; the help of `ddh --help` reads each module's short help.
 VERBS = {
+    "add": "ddh.cli.add:add",
     "demo": "ddh.cli.demo:demo",
     "pretrain": "ddh.cli.pretrain:pretrain",
     "fit": "ddh.cli.fit:fit",
@@ -46,11 +47,11 @@ def cli() -> None:
     """Learn compact binary codes for pictures without labels, and search with them.
 
     \b
-    ddh demo                              see it work in a minute, nothing to download
-    ddh fit photos/ -o photos.ddh         learn 64-bit codes for a folder of pictures
-    ddh index add photos/ --index photos.index --model photos.ddh
-    ddh search cat.jpg --index photos.index
-    ddh dedup --index photos.index
+    ddh add ~/Pictures           make pictures ready to be searched
+    ddh search cat.jpg           the pictures that are nearest to this one
+    ddh serve --open             search, look through and compare in a browser
+    ddh dedup                    find duplicates; changes nothing
+    ddh demo                     see it work in a minute, nothing to download
     """
 
 

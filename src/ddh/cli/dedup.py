@@ -15,6 +15,7 @@ from ddh.cli.options import ANY_PATH, EXISTING, NEW_FILE, NEW_FOLDER, sheet_opti
 from ddh.cli.search import draw_sheet
 from ddh.duplicates.keeping import KEEP
 from ddh.images.decoding import printable
+from ddh.index.location import default_location
 
 if TYPE_CHECKING:
     from ddh.duplicates import Duplicates, Group, Outcome, Picture
@@ -29,7 +30,7 @@ SHEET_GROUPS = 200
 @click.argument("folders", nargs=-1, type=EXISTING)
 @click.option(
     "-i", "--index", "location", metavar="INDEX",
-    help="Compare the files of this index instead of folders.",
+    help="Compare the files of this index; without folders, those of `ddh add`.",
 )  # fmt: skip
 @click.option("--folder", help="With --index: below this folder of the collection only.")
 @click.option(
@@ -101,15 +102,15 @@ def dedup(
         return
     if out is not None and out.suffix not in (".csv", ".json"):
         raise InputError(f"the groups are written to .csv or .json, not {out.name!r}")
-    if (location is None) == (not folders):
-        raise InputError("give folders of pictures, or an index with --index")
-    if location is None:
+    if location is not None and folders:
+        raise InputError("give folders of pictures, or an index with --index, not both")
+    if folders:
         _refuse_inside(move_to, folders)
         found = find_duplicates(folders, keep=keep)
     else:
-        with open_collection(location, None) as collection:
+        with open_collection(location or default_location(), None) as collection:
             files = indexed_files(collection, folder)
-            _refuse_inside(move_to, [collection.root] if collection.root else [])
+            _refuse_inside(move_to, [root.path for root in collection.roots])
             found = find_duplicates(files, keep=keep)
     if out is not None:
         text = _csv(found) if out.suffix == ".csv" else json.dumps(found.as_json(), indent=2)

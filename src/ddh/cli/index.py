@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ddh.cluster import Cluster
     from ddh.index import Index
     from ddh.index.collection import Collection, PictureFile
+    from ddh.index.features import FeatureTransform
 
 FEW_FILES = 100  # to be looked at before the network is loaded
 
@@ -88,7 +89,7 @@ def add(
             "index": location, "rows": len(collection.index), **document,
             "seconds": round(time.monotonic() - started, 1),
         }  # fmt: skip
-    emit(document, _added(document), as_json)
+    emit(document, describe_update(document), as_json)
 
 
 def check_new(location: str, folder: Path | str, model: Path | None) -> None:
@@ -169,7 +170,7 @@ def _add_on_cluster(
     }  # fmt: skip
 
 
-def _added(document: dict[str, Any]) -> str:
+def describe_update(document: dict[str, Any]) -> str:
     """What has been done, for people."""
     from ddh.images.formats import describe_ignored
 
@@ -206,8 +207,9 @@ def encode_files(
 
     model, failures, index = load_encoder(collection, device), [], collection.index
     if index.header.features and index.feature_transform is None:
-        _fit_features(index, model, files)
-    for batch in encode_batches(model, ImageFiles([file.path for file in files])):
+        files = _sample_first(files)
+    batches = encode_batches(model, ImageFiles([file.path for file in files]))
+    for batch in _held_for_sample(index, batches):
         done = [files[i] for i in batch.indices]
         stamps = [file.stamp._replace(digest=content_digest(file.path)) for file in done]
         features = batch.features if index.header.features else None
@@ -216,16 +218,35 @@ def encode_files(
     return failures
 
 
-def _fit_features(index: "Index", model: Any, files: list["PictureFile"]) -> None:
-    """Choose how an index stores features, from random pictures of the folder."""
-    from ddh.images import ImageFiles
+def _sample_first(files: list["PictureFile"]) -> list["PictureFile"]:
+    """The files, some random ones before the others."""
     from ddh.index.features import SAMPLE_ROWS
 
-    some = np.random.default_rng(0).permutation(len(files))[:SAMPLE_ROWS]
-    batches = encode_batches(model, ImageFiles([files[i].path for i in some]), title="Sampling")
-    features = [batch.features for batch in batches if len(batch.features)]
-    if features:
+    chosen = np.random.default_rng(0).permutation(len(files))[:SAMPLE_ROWS]
+    is_chosen = np.isin(np.arange(len(files)), chosen)
+    return [files[i] for i in np.argsort(~is_chosen, kind="stable")]
+
+
+def _held_for_sample(index: "Index", batches: Iterator[Any]) -> Iterator[Any]:
+    """Encoded batches; the first are held until they choose how the index stores features."""
+    from ddh.index.features import SAMPLE_ROWS
+
+    held: list[Any] = []
+    wanted = SAMPLE_ROWS if index.header.features and index.feature_transform is None else 0
+    for batch in batches:
+        held.append(batch)
+        if sum(len(each.indices) for each in held) >= wanted:
+            yield from _with_transform(index, held)
+            held, wanted = [], 0
+    yield from _with_transform(index, held)
+
+
+def _with_transform(index: "Index", held: list[Any]) -> list[Any]:
+    """The batches, after an index without a transform of features has fitted one to them."""
+    features = [batch.features for batch in held if len(batch.indices)]
+    if features and index.header.features and index.feature_transform is None:
         index.fit_features(np.concatenate(features))
+    return held
 
 
 def _failures_of_all(files: list["PictureFile"]) -> list[dict[str, str]]:
@@ -380,9 +401,15 @@ def check(location: str, repair: bool, as_json: bool) -> None:
 
 @contextmanager
 def open_collection(
-    location: str, model: Path | None, features: int | None = None
+    location: str,
+    model: Path | None,
+    features: int | None = None,
+    transform: "FeatureTransform | None" = None,
 ) -> Iterator["Collection"]:
-    """An index that is there, or with a model also a new one; it must hold that model's codes."""
+    """An index that is there, or with a model also a new one; it must hold that model's codes.
+
+    `transform` is how a new index stores features; it is fitted to its own where None.
+    """
     import ddh.index
     from ddh.index.collection import Collection
 
@@ -402,6 +429,8 @@ def open_collection(
         )
     with opened:
         collection = Collection(opened)
+        if transform is not None and opened.feature_transform is None:
+            opened.set_setting(**transform.as_settings())
         if model is not None:
             collection.set_path("model", model)
         yield collection

@@ -16,9 +16,18 @@ NEW_FOLDER = click.Path(file_okay=False, path_type=Path)
 EXISTING = click.Path(exists=True, path_type=Path)
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
+
+def or_default(ctx: click.Context, parameter: click.Parameter, location: str | None) -> str:
+    """The index that was named, or the user's own."""
+    from ddh.index.location import default_location
+
+    return location or default_location()
+
+
 index_option = click.option(
-    "-i", "--index", "location", required=True, metavar="INDEX",
-    help="A folder, postgresql://..., milvus://..., or a Milvus Lite file (.db).",
+    "-i", "--index", "location", metavar="INDEX", callback=or_default,
+    help="A folder, postgresql://..., milvus://..., or a Milvus Lite file (.db).  "
+    "[default: DDH_INDEX, or photos.index in the user's data folder]",
 )  # fmt: skip
 model_option = click.option(
     "-m", "--model", type=ANY_PATH, help="Model folder; not needed where the index remembers it."

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from ddh._core.errors import InputError
-from ddh.cli.options import FOLDER, NEW_FOLDER, device_option
+from ddh.cli.options import FOLDER, NEW_FOLDER, device_option, or_default
 from ddh.serve.settings import LOOPBACK, Settings
 
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
@@ -13,7 +13,7 @@ CACHE_MB, UPLOAD_MB = Settings.cache_bytes >> 20, Settings.body_bytes >> 20
 
 
 @click.command()
-@click.argument("location", metavar="INDEX")
+@click.argument("location", metavar="[INDEX]", required=False, callback=or_default)
 @click.option("--host", default="127.0.0.1", help="Address to listen on.")
 @click.option("--port", default=8080, help="0 takes a free one.")
 @click.option(
@@ -59,9 +59,11 @@ def serve(
 ) -> None:  # fmt: skip
     """Serve INDEX over HTTP: a page to search, look through and compare, and its JSON.
 
+    Without INDEX it is the one of `ddh add`.
     Only this machine can reach it, and nothing can be changed, unless you say so.
 
     \b
+    ddh serve --open
     ddh serve photos.index --open
     ddh serve photos.index --writable --port 9000
     DDH_TOKEN=... ddh serve photos.index --host 0.0.0.0

@@ -8,6 +8,7 @@ its own. A linear model fitted on components z = P x is one of the features: w z
 import base64
 import io
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -84,6 +85,16 @@ class FeatureTransform:
         length = np.linalg.norm(components, axis=2)
         products = (components @ unit[:, :, None])[:, :, 0]
         return np.asarray(products / np.where(length > 0, length, 1), np.float64)
+
+    def save(self, path: Path) -> None:
+        """Write a file that `load` reads."""
+        np.savez_compressed(path, projection=self.projection.astype(np.float16), scales=self.scales)
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """The inverse of `save`."""
+        with np.load(path, allow_pickle=False) as arrays:
+            return cls(arrays["projection"].astype(np.float32), arrays["scales"])
 
     def as_settings(self) -> dict[str, str]:
         """Text values for an index, which every engine can keep."""

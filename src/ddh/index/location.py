@@ -1,6 +1,9 @@
-"""Where a database engine keeps an index: the address, and the name after `#`."""
+"""Where an index lies: the default, and the address and name of one in a database."""
 
+import os
 import re
+import sys
+from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from ddh._core.errors import InputError
@@ -27,3 +30,26 @@ def without_password(location: str) -> str:
         return location
     user, _, host = parts.netloc.rpartition("@")
     return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}:***@{host}"))
+
+
+def default_location() -> str:
+    """The index of a user who names none: DDH_INDEX, or `photos.index` in the user's data."""
+    return os.environ.get("DDH_INDEX") or str(_data_folder() / "photos.index")
+
+
+def models_folder(location: str) -> Path:
+    """Models fitted to an index: beside it, or in the user's data if it is in a database."""
+    if "://" in location or "#" in location:
+        return _data_folder() / split_name(location)[1]
+    return Path(location).resolve().with_suffix("")
+
+
+def _data_folder() -> Path:
+    """The folder of the user's data, by the custom of the system."""
+    if sys.platform == "win32":
+        home = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        home = Path.home() / "Library" / "Application Support"
+    else:
+        home = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+    return home / "ddh"

@@ -1,0 +1,164 @@
+"""`ddh add`: folders of pictures, made ready to be searched by one command."""
+
+import math
+import shlex
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ddh._core.errors import InputError
+from ddh._core.jobs import recorded
+from ddh._core.output import emit, json_option, quiet_option
+from ddh.cli.index import describe_update, index_exists, open_collection, update
+from ddh.cli.options import FOLDER, device_option, index_option, model_option
+from ddh.index.features import FeatureTransform
+from ddh.index.location import default_location, models_folder
+
+if TYPE_CHECKING:
+    from ddh.index.collection import Collection
+
+COMPONENTS = 128  # bytes of features per picture
+FITTED_ROWS = "fitted_rows"  # setting: how many rows there were when the codes were fitted to them
+MIN_FITTED_ROWS = 500  # fewer pictures keep the codes of the default model
+TRANSFORM = "features.npz"  # beside the default model: how features of its network are stored
+GROWTH = 2.0  # how many times larger a collection is when its codes are fitted again
+
+
+@click.command()
+@click.argument("folders", nargs=-1, type=FOLDER)
+@index_option
+@model_option
+@click.option("--prune", is_flag=True, help="Drop the rows of files that are gone.")
+@click.option("--watch", is_flag=True, help="Go on, and keep the index in step with the folders.")
+@device_option
+@json_option
+@quiet_option
+@recorded("index", "location")
+def add(
+    folders: tuple[Path, ...], location: str, model: Path | None, prune: bool, watch: bool,
+    device: str, as_json: bool,
+) -> None:  # fmt: skip
+    """Make the pictures of FOLDERS ready for `ddh search`, `ddh dedup` and `ddh serve`.
+
+    The network runs once per picture. Its features are stored in 128 bytes, and the codes are
+    fitted to the whole collection from them: at first, and again when it has doubled. On a second
+    run only new and changed files are read; moved, renamed and copied ones are recognised. Without
+    FOLDERS, all folders that were added before are brought up to date.
+
+    Files that are not read are counted and named. An interrupted run keeps what it has done; start
+    it again to go on.
+
+    \b
+    ddh add ~/Pictures
+    ddh add ~/Pictures /media/phone --watch
+    ddh add photos/ --index photos.index
+    """
+    document = bring_up_to_date(location, list(folders), model, prune, device)
+    emit(document, _text(document), as_json)
+    if watch:
+        from ddh.cli.watching import watch_folders
+
+        with open_collection(location, None) as collection:
+            roots = [root.path for root in collection.roots]
+        for changed in watch_folders(roots):
+            document = bring_up_to_date(location, changed, None, prune, device)
+            emit(document, describe_update(document), as_json)
+
+
+def bring_up_to_date(
+    location: str, folders: list[Path], model: Path | None, prune: bool, device: str
+) -> dict[str, Any]:
+    """Add folders, or all of an index again where none are given, and fit its codes if it grew."""
+    started = time.monotonic()
+    options: dict[str, Any] = {"model": model}
+    if not index_exists(location):
+        _check_folders(location, folders)
+        if "://" not in location:
+            Path(location).parent.mkdir(parents=True, exist_ok=True)
+        options = {"model": model or default_model(), "features": COMPONENTS}
+        if model is None:
+            options["transform"] = FeatureTransform.load(default_model() / TRANSFORM)
+    with open_collection(location, **options) as collection:
+        places = [(f, collection.bind_folder(f, labelled=True)) for f in folders] or [
+            (root.path, root.label) for root in collection.roots if root.is_there
+        ]
+        document = update(collection, places, prune, device)
+        fitted = _fit(collection, device)
+        first = next((row for row in collection.index.items() if not collection.missing(row)), None)
+        example = collection.file(first.path or first.key) if first else None
+        document |= {"fitted": fitted, "example": example and str(example)}
+        rows = len(collection.index)
+    seconds = round(time.monotonic() - started, 1)
+    return {"index": location, "rows": rows, **document, "seconds": seconds}
+
+
+def _check_folders(location: str, folders: list[Path]) -> None:
+    """A new index needs pictures: nothing is written where there are none."""
+    from ddh.images import ImageFolder
+    from ddh.images.sources import picture_files
+
+    if not folders:
+        raise InputError(f"there is no index at {location} yet: name folders of pictures to add")
+    if all(next(picture_files(folder), None) is None for folder in folders):
+        ImageFolder(folders[0])  # says what is there instead
+
+
+def default_model() -> Path:
+    """The folder of the model that comes with the package."""
+    return Path(__file__).parents[1] / "hashers" / "default.ddh"
+
+
+# -- codes of the collection itself ----------------------------------------------------------------
+
+
+def _fit(collection: "Collection", device: str) -> int:
+    """Fit the codes to the stored features where the collection has grown; to how many rows."""
+    index = collection.index
+    settings, rows = index.settings(), len(index)
+    fitted = int(settings.get(FITTED_ROWS, 0))
+    if not index.header.features or rows < MIN_FITTED_ROWS or rows < GROWTH * fitted:
+        return 0
+    from ddh.index.refit import refit
+
+    former, folder = collection.model, _model_folder(index.location, collection.model)
+    done = refit(index, folder, device=device)
+    index.set_setting(**{FITTED_ROWS: str(rows)})
+    if former is not None and former.parent == folder.parent and _number(former, folder):
+        shutil.rmtree(former)
+    return done.rows
+
+
+def _model_folder(location: str, present: Path | None) -> Path:
+    """Where the next model of an index lies: beside it, numbered."""
+    base = models_folder(location)
+    number = _number(present, base) if present is not None else 0
+    return base.with_name(f"{base.name}.{number + 1}.ddh")
+
+
+def _number(model: Path, like: Path) -> int:
+    """The number in the name of a model of ours, 0 for any other."""
+    stem = like.name.removesuffix(".ddh").rstrip("0123456789").rstrip(".")
+    number = model.name.removeprefix(f"{stem}.").removesuffix(".ddh")
+    return int(number) if model.name == f"{stem}.{number}.ddh" and number.isdigit() else 0
+
+
+# -- what is said ----------------------------------------------------------------------------------
+
+
+def _text(document: dict[str, Any]) -> str:
+    lines = [describe_update(document)]
+    if document["fitted"]:
+        lines.append(
+            f"The codes are fitted to these {document['fitted']:,} pictures; from "
+            f"{math.ceil(GROWTH * document['fitted']):,} on they will be again."
+        )
+    given = "" if document["index"] == default_location() else document["index"]
+    option = f" --index {shlex.quote(given)}" if given else ""
+    argument = f" {shlex.quote(given)}" if given else ""
+    lines += ["Next:", f"  ddh serve{argument} --open", f"  ddh dedup{option}"]
+    if document.get("example"):
+        lines.insert(-2, f"  ddh search {shlex.quote(document['example'])}{option}")
+    return "\n".join(lines)
