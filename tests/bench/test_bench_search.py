@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from ddh._core.errors import DDHError, InputError
-from ddh.bench import search, search_data
+from ddh.bench import search, search_data, search_gpu
 
 SMALL = ["--bits", "16", "--bits", "64", "--rows", "3000", "-k", "5", "--repeat", "1"]
 
@@ -32,6 +32,22 @@ def test_json():
     for by_size in document["batches"]["rates"].values():
         assert list(by_size) == [str(size) for size in search.BATCHES]
         assert all(set(rates) == {"Hamming", "asymmetric"} for rates in by_size.values())
+
+    assert document["single"][0]["threads"] == 1
+    assert document["pairs"]["pairs"] >= 30
+
+
+def test_a_device(monkeypatch):
+    monkeypatch.setattr(search_gpu, "BATCHES", (1, 2, 8))
+    options = ["--bits", "64", "--rows", "1000", "-k", "5", "-k", "9", "--device", "cpu"]
+    run = CliRunner().invoke(search.search, [*options, "--json"], catch_exceptions=False)
+    document = json.loads(run.stdout)
+    found = [(cell["queries"], cell["k"]) for cell in document["cells"]]
+    assert found[:3] == [(1, 5), (1, 9), (2, 5)]
+    assert all(cell["rate"] > 0 for cell in document["cells"])
+    assert document["pairs"][0]["pairs"] >= 10
+    run = CliRunner().invoke(search.search, options, catch_exceptions=False)
+    assert "Exact search on the device" in run.stdout
 
 
 def test_text():

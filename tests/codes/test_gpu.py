@@ -51,7 +51,7 @@ def test_answers_are_those_of_the_cpu(device, kind, n, width, queries, resident)
 @pytest.mark.parametrize("device", DEVICES)
 def test_more_candidates_than_room(monkeypatch, device):
     """Rows that come nearer with every stage, then ties: stages are halved until they fit."""
-    for name, value in {"_LEAST_ROOM": 64, "_FIRST_ROWS": 32, "_FIRST_ROWS_OF_FEW": 32}.items():
+    for name, value in {"_LEAST_ROOM": 256, "_FIRST_ROWS": 128, "_FIRST_ROWS_OF_FEW": 128}.items():
         monkeypatch.setattr(gpu, name, value)
     ones = np.sort(np.random.default_rng(0).integers(0, 65, 9000))[::-1]
     signs = np.where(np.arange(64) < ones[:, None], 1, -1)

@@ -21,6 +21,9 @@ from ddh import codes
 from ddh._core.errors import DDHError, InputError
 from ddh._core.output import emit, json_option
 from ddh._core.progress import bar
+from ddh._core.spans import even_spans
+from ddh._core.threads import cpu_count, thread_map
+from ddh.bench import search_gpu
 from ddh.bench.options import quick_option, seed_option
 from ddh.bench.results import Table, table_of
 from ddh.bench.search_data import KINDS, Codes
@@ -36,13 +39,15 @@ QUICK = {
     "data": ("lsh",),
     "repeat": 1,
 }
+GPU_ROWS = (1_000_000_000,)
+RADIUS = 4  # of the pairs
 BATCHES, BATCHED_K = (1, 16, 32, 64, 256, 1024), (10, 100)
 Cell = dict[str, Any]
 
 
 @click.command()
 @click.option("--bits", multiple=True, type=int, default=BITS)
-@click.option("--rows", multiple=True, type=int, default=ROWS)
+@click.option("--rows", multiple=True, type=int, default=None)
 @click.option("-k", "neighbours", multiple=True, type=int, default=NEIGHBOURS)
 @click.option(
     "--data",
@@ -51,11 +56,14 @@ Cell = dict[str, Any]
     default=("lsh", "clustered"),
     help="Kind of codes.",
 )
+@click.option(
+    "--device", help="Search on this device of torch instead (cuda); the default is a billion rows."
+)
 @click.option("--repeat", default=2, help="Repetitions; the fastest counts.")
 @seed_option
 @quick_option
 @json_option
-def search(quick: bool, as_json: bool, **settings: Any) -> None:
+def search(quick: bool, as_json: bool, device: str | None, **settings: Any) -> None:
     """Queries per second of exact search: ours and others.
 
     \b
@@ -63,12 +71,18 @@ def search(quick: bool, as_json: bool, **settings: Any) -> None:
     ddh bench search --bits 64 --rows 1000000
     ddh bench search --quick
     DDH_KERNEL=plain ddh bench search --quick
+    ddh bench search --device cuda --bits 64
     """
+    settings["rows"] = settings["rows"] or (GPU_ROWS if device else ROWS)
     settings.update(QUICK if quick else {})
     if any(bits % 8 or not 8 <= bits <= 4096 for bits in settings["bits"]):
         raise InputError("faiss and usearch compare whole bytes: choose multiples of 8 bits")
     if min(*settings["rows"], *settings["neighbours"], settings["repeat"], 1) < 1:
         raise InputError("rows, neighbours and repeats are at least 1")
+    if device:
+        found = search_gpu.document(settings, device)
+        emit(found, search_gpu.text(found), as_json)
+        return
     document = {
         "kernel": codes.kernel(),
         "machine": f"{platform.machine()}, {platform.system()}",
@@ -77,6 +91,8 @@ def search(quick: bool, as_json: bool, **settings: Any) -> None:
         "cells": exact_cells(settings),
         "batches": batches(settings),
         "sublinear": sublinear(settings),
+        "single": single(settings),
+        "pairs": near_pairs(settings),
     }
     emit(document, _text(document), as_json)
 
@@ -146,11 +162,20 @@ def installed() -> list[Peer]:
     return [peer for peer in PEERS if find_spec(peer.package)]
 
 
+def _memory_read(threads: int) -> float:
+    """Bytes per second that so many threads read together."""
+    large = np.ones(1 << 25, dtype=np.uint64)
+    parts = even_spans(len(large), threads)
+
+    def read() -> None:
+        thread_map(lambda part: np.maximum.reduce(large[part]), parts, threads)
+
+    return large.nbytes / fastest(read, 5, "wall")
+
+
 def limits() -> dict[str, float]:
     """Bytes per second of one core: memory reads, and XOR with popcount in the L1 cache."""
-    large = np.ones(1 << 25, dtype=np.uint64)
-    read = fastest(lambda: np.maximum.reduce(large), 3)
-    found = {"memory read GB/s": large.nbytes / read / 1e9}
+    found = {"memory read GB/s": _memory_read(1) / 1e9}
     kernel = native()
     if kernel:
         from ddh.codes import _hamming
@@ -242,6 +267,34 @@ def batches(settings: dict[str, Any]) -> Cell:
     return {"bits": bits, "rows": len(database), "rates": rates}
 
 
+def single(settings: dict[str, Any]) -> list[Cell]:
+    """One query at a time against the larger database, beside reading memory."""
+    rows, k = max(settings["rows"]), min(10, max(settings["rows"]))
+    bits = min(settings["bits"], key=lambda length: abs(length - 64))
+    database = KINDS["random"](rows, bits, settings["seed"], 0)
+    query = KINDS["random"](1, bits, settings["seed"], 1)
+    cells = []
+    for threads in sorted({1, cpu_count()}):
+        read = _memory_read(threads)
+        seconds = fastest(partial(codes.search, query, database, k, threads), 10, "wall")
+        rate = database.nbytes / seconds
+        sizes = {"bits": bits, "rows": rows, "threads": threads, "milliseconds": 1e3 * seconds}
+        cells.append(sizes | {"GB/s": rate / 1e9, "memory read GB/s": read / 1e9})
+    return cells
+
+
+def near_pairs(settings: dict[str, Any]) -> Cell:
+    """All pairs within a few bits; one row in a hundred has a near copy."""
+    rows = max(settings["rows"])
+    bits = min(settings["bits"], key=lambda length: abs(length - 64))
+    database = KINDS["random"](rows, bits, settings["seed"], 0)
+    database[: rows // 100] = database[rows // 2 : rows // 2 + rows // 100]
+    database[: rows // 200, 0] ^= 5
+    found, seconds = timed(codes.pairs_within, database, RADIUS)
+    sizes = {"bits": bits, "rows": rows, "radius": RADIUS, "pairs": len(found.first)}
+    return sizes | {"seconds": seconds["wall"], "cpu seconds": seconds["cpu"]}
+
+
 def sublinear(settings: dict[str, Any]) -> list[Cell]:
     """MultiIndex and ApproximateIndex with their build time, beside the scan; k = 10."""
     cells = []
@@ -298,8 +351,33 @@ def _text(document: dict[str, Any]) -> str:
             "x scan": "{times the scan:.1f}",
         },
     )
+    one = table_of(
+        "A single query, k = 10, beyond the caches",
+        document["single"],
+        {
+            "bits": "{bits}",
+            "rows": "{rows:,}",
+            "threads": "{threads}",
+            "time": "{milliseconds:.2f} ms",
+            "GB/s": "{GB/s:.1f}",
+            "memory read": "{memory read GB/s:.1f}",
+        },
+    )
+    pairs = table_of(
+        "All pairs within a radius",
+        [document["pairs"]],
+        {
+            "bits": "{bits}",
+            "rows": "{rows:,}",
+            "radius": "{radius}",
+            "pairs": "{pairs:,}",
+            "time": "{seconds:.1f} s",
+            "CPU time": "{cpu seconds:.1f} s",
+        },
+    )
+    tables = exact, batched, sublinear, one, pairs
     first = f"kernel {document['kernel']}; {document['machine']}; one core: {found}\n"
-    return "\n".join([first, *(table.markdown() for table in (exact, batched, sublinear))])
+    return "\n".join([first, *(table.markdown() for table in tables)])
 
 
 def _shown(cell: Cell, limit: dict[str, float]) -> dict[str, str]:
