@@ -17,11 +17,19 @@ from ddh.bench.features import FeatureSet, read_features
 from ddh.bench.options import numbers, settings_of
 from ddh.bench.report_page import inline_svg, page, read_outcomes
 from ddh.bench.results import Outcome, Store, Table, command_line, key_digest
-from ddh.bench.retrieval import LABEL_BUDGET, Task, labelled_places, subset, training_set
+from ddh.bench.retrieval import (
+    LABEL_BUDGET,
+    Task,
+    labelled_places,
+    subset,
+    training_set,
+    used_rows,
+)
 from ddh.bench.tables import TABLE2, TABLE3, TABLE6, TABLES
 from ddh.cli import cli
-from ddh.evaluation import RetrievalSplit, mean_average_precision
+from ddh.evaluation import RetrievalSplit, mean_average_precision, split_by_name
 from ddh.hashers import create
+from ddh.images import ImageArray, LabelledImages
 from ddh.images.flowers import seeded_splits
 
 METHODS = "LSH,PCA-ITQ,PCAH"
@@ -467,6 +475,23 @@ def test_a_damaged_measurement_is_made_again(tmp_path):
     assert store.measure("x", key, lambda: {"value": 3}) == {"value": 3}
     with pytest.raises(InputError, match="into a folder"):
         Store(file)
+
+
+def test_a_subset_of_the_images_keeps_their_labelled_ones():
+    labels = np.zeros((6000, 17), np.uint8)
+    labels[np.arange(6000), np.arange(6000) % 17] = 1
+    split = split_by_name("coco-17", labels)
+    data = LabelledImages(
+        ImageArray(np.zeros((6000, 2, 2, 3), np.uint8)),
+        labels,
+        "made up",
+        tuple("abcdefghijklmnopq"),
+    )
+    some, own = used_rows(data, split, 500)
+    assert (len(own.train), len(some)) == (500, 600)
+    expected = subset(split, 500)
+    np.testing.assert_array_equal(some.labels[own.labelled], labels[expected.labelled])
+    assert 0 < len(own.labelled) < 500
 
 
 def test_subsets_keep_queries_apart():

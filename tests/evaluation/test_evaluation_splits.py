@@ -118,7 +118,40 @@ def test_mistakes_are_named():
         RetrievalSplit("own", rows, rows + 5, rows, None)
     with pytest.raises(InputError, match="labelled image is not a training image"):
         RetrievalSplit("own", rows, rows + 5, rows + 5, None, labelled=rows + 6)
-    assert len(PROTOCOLS) == 7
+    assert len(PROTOCOLS) == 12
+    with pytest.raises(InputError, match=r"parts=data\.parts"):
+        split_by_name("mscoco-80", np.eye(3))
+    with pytest.raises(InputError, match="flickr25k draws 7,000 images, there are 3"):
+        split_by_name("flickr25k", np.eye(3))
+
+
+def test_cifar10_protocols_i_and_ii():
+    one, two = split_by_name("cifar10-i", CIFAR), split_by_name("cifar10-ii", CIFAR)
+    assert one.digest == split_by_name("cifar10-10k-50k", CIFAR).digest
+    np.testing.assert_array_equal(one.query, two.query)
+    np.testing.assert_array_equal(one.database, two.database)
+    assert np.bincount(CIFAR[two.train]).tolist() == [500] * 10
+    assert two.train.max() < 50_000
+    assert two.k == 1000
+    assert two.digest != split_by_name("cifar10-ii", CIFAR, seed=1).digest
+
+
+def test_flickr25k_draws_queries_and_training_images():
+    split = split_by_name("flickr25k", np.ones((9000, 2)))
+    assert (len(split.query), len(split.database), len(split.train)) == (2000, 7000, 5000)
+    assert np.isin(split.train, split.database).all()
+    assert split.k == 5000
+
+
+def test_lists_are_the_split():
+    parts = {"query": np.array([0, 1]), "database": np.array([2, 3]), "train": np.array([3])}
+    split = split_by_name("imagenet-100", np.arange(4), parts=parts)
+    assert (split.query.tolist(), split.database.tolist(), split.train.tolist()) == (
+        [0, 1],
+        [2, 3],
+        [3],
+    )
+    assert split.k == 1000
 
 
 @pytest.mark.parametrize(
@@ -128,6 +161,9 @@ def test_mistakes_are_named():
         ("coco-17", "no COCO-17"),
         ("oxford-17", "17flowers.tgz"),
         ("nus-wide-21", "unpack NUS-WIDE"),
+        ("flickr25k", "unpack mirflickr25k"),
+        ("mscoco-80", "train2014"),
+        ("imagenet-100", "val_image"),
     ],
 )
 def test_each_protocol_looks_for_its_own_images(name, words, tmp_path):

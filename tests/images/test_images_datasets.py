@@ -3,6 +3,7 @@
 import hashlib
 import os
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,8 +16,11 @@ from ddh.images import (
     cifar10,
     coco17,
     digits,
+    flickr25k,
     flowers17,
     flowers17_splits,
+    imagenet100,
+    mscoco,
     multi_label_list,
     nus_wide,
 )
@@ -344,3 +348,104 @@ def test_digits():
     assert len(np.unique(data.images.pixels)) == 17
     assert np.array_equal(np.unique(data.labels), np.arange(10))
     assert data.classes == tuple("0123456789")
+
+
+# -- Flickr25k --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def flickr(tmp_path):
+    """Five pictures and three concepts in the layout of the release."""
+    notes = tmp_path / "mirflickr25k_annotations_v080"
+    notes.mkdir()
+    (notes / "README.txt").write_text("Not a concept.")
+    (notes / "clouds.txt").write_text("1\n3\n24999\n")
+    (notes / "clouds_r1.txt").write_text("1\n")
+    (notes / "sea.txt").write_text("3\n4\n")
+    for number in (1, 2, 3, 4):
+        write_image(tmp_path / "mirflickr" / f"im{number}.jpg", 10 * number)
+    return tmp_path
+
+
+def test_flickr25k_takes_the_pictures_with_a_concept(flickr):
+    data = flickr25k(flickr)
+    assert data.classes == ("clouds", "sea")
+    assert [Path(name).name for name in data.images.names] == ["im1.jpg", "im3.jpg", "im4.jpg"]
+    assert data.labels.tolist() == [[1, 0], [1, 1], [0, 1]]
+    assert data.missing == 1
+
+
+def test_flickr25k_says_what_is_wrong(flickr, tmp_path_factory):
+    with pytest.raises(InputError, match=r"no annotations of MIRFLICKR-25000 .*liacs"):
+        flickr25k(tmp_path_factory.mktemp("nothing"))
+    notes = flickr / "mirflickr25k_annotations_v080"
+    (notes / "sea.txt").write_text("25001\n")
+    with pytest.raises(InputError, match="outside 1 to 25,000"):
+        flickr25k(flickr)
+    (notes / "sea.txt").write_text("three\n")
+    with pytest.raises(InputError, match="one number per line"):
+        flickr25k(flickr)
+
+
+# -- lists of HashNet's release ---------------------------------------------------------------
+
+
+def write_lists(root: Path, columns: int, before: str = "") -> None:
+    """Two queries, four searched images, of which two are training images."""
+
+    def line(number: int) -> str:
+        bits = ["1" if column == number % columns else "0" for column in range(columns)]
+        return f"{before}train2014/{number}.jpg {' '.join(bits)}\n"
+
+    for number in range(6):
+        write_image(root / "train2014" / f"{number}.jpg", 10 * number)
+    for name, members in {"test": (0, 1), "database": (2, 3, 4, 5), "train": (3, 5)}.items():
+        (root / f"{name}.txt").write_text("".join(map(line, members)))
+
+
+@pytest.mark.parametrize("before", ["", "./", "/home/someone/data/coco/"])
+def test_mscoco_is_split_by_its_lists(tmp_path, before):
+    write_lists(tmp_path, 80, before)
+    data = mscoco(tmp_path)
+    assert data.labels.shape == (6, 80)
+    assert {part: rows.tolist() for part, rows in data.parts.items()} == {
+        "query": [0, 1],
+        "database": [2, 3, 4, 5],
+        "train": [3, 5],
+    }
+    assert data.labels.argmax(axis=1).tolist() == [0, 1, 2, 3, 4, 5]
+    assert [Path(name).name for name in data.images.names] == [f"{i}.jpg" for i in range(6)]
+
+
+def test_imagenet100_has_classes_and_lists_in_parts(tmp_path):
+    write_lists(tmp_path, 100)
+    lines = (tmp_path / "database.txt").read_text().splitlines(keepends=True)
+    (tmp_path / "database.txt").unlink()
+    (tmp_path / "database0.txt").write_text("".join(lines[:1]))
+    (tmp_path / "database1.txt").write_text("".join(lines[1:]))
+    data = imagenet100(tmp_path)
+    assert data.labels.tolist() == [0, 1, 2, 3, 4, 5]
+    assert data.parts["database"].tolist() == [2, 3, 4, 5]
+    assert not data.take([0, 1]).parts
+
+
+def test_lists_say_where_the_files_go(tmp_path):
+    with pytest.raises(InputError, match=r"no lists of MS COCO.*thuml/HashNet.*cocodataset"):
+        mscoco(tmp_path)
+    write_lists(tmp_path, 80)
+    with pytest.raises(InputError, match="has 80 label columns, not 100"):
+        imagenet100(tmp_path)
+    (tmp_path / "train2014" / "4.jpg").unlink()
+    with pytest.raises(InputError, match=r"1 of the 6 images of MS COCO.* are missing below"):
+        mscoco(tmp_path)
+    (tmp_path / "train.txt").unlink()
+    with pytest.raises(InputError, match=r"train\.txt is missing"):
+        mscoco(tmp_path)
+
+
+def test_imagenet100_wants_one_class_per_image(tmp_path):
+    write_lists(tmp_path, 100)
+    text = (tmp_path / "test.txt").read_text().splitlines()
+    (tmp_path / "test.txt").write_text(text[0].replace(" 0", " 1") + "\n" + text[1] + "\n")
+    with pytest.raises(InputError, match="every image has one class"):
+        imagenet100(tmp_path)

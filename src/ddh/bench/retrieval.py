@@ -137,17 +137,22 @@ def used_rows(
     split = subset(split, images)
     used, rows = np.unique(np.concatenate([split.query, split.train]), return_inverse=True)
     query, train = np.split(rows, [len(split.query)])
-    return data.take(used), replace(split, query=query, database=train, train=train)
+    labelled = None if split.labelled is None else np.searchsorted(used, split.labelled)
+    moved = replace(split, query=query, database=train, train=train, labelled=labelled)
+    return data.take(used), moved
 
 
 def protocol_task(options: BenchOptions, store: Store, protocol: str, k: int) -> Task:
     """The split of a protocol, of ready features of all its images or of the images; mAP@k."""
+    parts = None
     if options.features is not None:
         found = read_features(options.features)
     else:
         data = protocol_images(protocol, options.data_folder(f"the data of {protocol}"))
-        found = compute_features(data, store, options)
-    split = split_by_name(protocol, found.labels)
+        found, parts = compute_features(data, store, options), data.parts
+        if parts and len(found) < len(data):
+            raise InputError(f"{protocol} needs all of its images, and some cannot be read")
+    split = split_by_name(protocol, found.labels, parts=parts)
     return Task(found, subset(replace(split, k=min(k, len(split.database))), options.subset))
 
 

@@ -156,7 +156,7 @@ def _folder_task(queries: Path, database: Path, hasher: Any, labels: Path | None
 
 def _protocol_task(name: str, root: Path, hasher: Any, seed: int) -> tuple[Task, int | None]:
     data = protocol_images(name, root)
-    split = split_by_name(name, data.labels, seed=seed)
+    split = split_by_name(name, data.labels, seed=seed, parts=data.parts)
     asked, searched = (
         _encode(hasher, data.images.take(rows)) for rows in (split.query, split.database)
     )

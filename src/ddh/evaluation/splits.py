@@ -1,7 +1,7 @@
 """Protocols by name: which images are queries, database and training images of a retrieval test."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -62,6 +62,38 @@ def cifar10_drawn(labels: ArrayLike, *, with_training: bool, seed: int = 0) -> R
     return RetrievalSplit(name, query, database, train, k=None)
 
 
+def cifar10_protocol_ii(labels: ArrayLike, *, seed: int = 0) -> RetrievalSplit:
+    """10,000 test images ask; 500 training images per class of the 50,000 that are searched."""
+    classes = _whole_cifar10(labels)
+    database, test = np.split(np.arange(len(classes)), [50_000])
+    _, train, _ = _per_class(classes[:50_000], queries=0, training=500, seed=seed)
+    return RetrievalSplit(f"cifar10-ii, seed {seed}", test, database, train, k=1000)
+
+
+def drawn(
+    labels: ArrayLike, *, name: str, queries: int, training: int, k: int, seed: int = 0
+) -> RetrievalSplit:
+    """Queries drawn from all images; the others are searched, and some of them learned from."""
+    rows = np.random.default_rng(seed).permutation(len(np.asarray(labels)))
+    if queries + training > len(rows):
+        raise InputError(f"{name} draws {queries + training:,} images, there are {len(rows):,}")
+    query, train = np.sort(rows[:queries]), np.sort(rows[queries : queries + training])
+    return RetrievalSplit(f"{name}, seed {seed}", query, np.sort(rows[queries:]), train, k)
+
+
+def listed(
+    labels: ArrayLike, parts: Mapping[str, NDArray[np.int64]], *, name: str, k: int
+) -> RetrievalSplit:
+    """The split that the lists of a data set name (`LabelledImages.parts`)."""
+    if not parts:
+        raise InputError(
+            f"the split of {name} is in its lists, which are read with its images: use "
+            f"data = protocol_images({name!r}, root) and parts=data.parts"
+        )
+    query, database, train = (np.asarray(parts[part]) for part in ("query", "database", "train"))
+    return RetrievalSplit(name, query, database, train, k)
+
+
 def per_class(
     labels: ArrayLike,
     *,
@@ -105,19 +137,46 @@ def held_out(
 
 PROTOCOLS: dict[str, Callable[..., RetrievalSplit]] = {
     "cifar10-10k-50k": cifar10_full,
+    "cifar10-i": cifar10_full,
+    "cifar10-ii": cifar10_protocol_ii,
     "cifar10-1k-59k-5k": partial(cifar10_drawn, with_training=True),
     "cifar10-1k-54k-5k": partial(cifar10_drawn, with_training=False),
     "nus-wide-21": partial(per_class, queries=100, training=500),
     "nus-wide-21-paper": partial(per_class, queries=1000, training=4000),
+    "flickr25k": partial(drawn, name="flickr25k", queries=2000, training=5000, k=5000),
     "coco-17": partial(held_out, name="coco-17", queries=60, k=1000, labelled=200),
     "oxford-17": partial(held_out, name="oxford-17", queries=20, k=100),
 }
+# Data sets whose lists are the split.
+LISTED: dict[str, Callable[..., RetrievalSplit]] = {
+    "mscoco-80": partial(listed, name="mscoco-80", k=5000),
+    "imagenet-100": partial(listed, name="imagenet-100", k=1000),
+}
+PROTOCOLS |= LISTED
+_IMAGES: dict[str, Callable[..., images.LabelledImages]] = {
+    "coco-17": images.coco17,
+    "flickr25k": images.flickr25k,
+    "imagenet-100": images.imagenet100,
+    "mscoco-80": images.mscoco,
+    "oxford-17": images.flowers17,
+}
 
 
-def split_by_name(name: str, labels: ArrayLike, *, seed: int = 0) -> RetrievalSplit:
-    """A split of PROTOCOLS for a data set's labels (CIFAR-10: the training images first)."""
+def split_by_name(
+    name: str,
+    labels: ArrayLike,
+    *,
+    seed: int = 0,
+    parts: Mapping[str, NDArray[np.int64]] | None = None,
+) -> RetrievalSplit:
+    """A split of PROTOCOLS for a data set's labels (CIFAR-10: the training images first).
+
+    Data sets that are split by their own lists need those `parts`.
+    """
     if name not in PROTOCOLS:
         raise InputError(f"there is no protocol {name!r}; there are: {', '.join(PROTOCOLS)}")
+    if name in LISTED:
+        return LISTED[name](labels, parts or {})
     return PROTOCOLS[name](labels, seed=seed)
 
 
@@ -125,9 +184,7 @@ def protocol_images(name: str, root: str | os.PathLike[str]) -> images.LabelledI
     """All images that a protocol of PROTOCOLS splits, from the folder of their data set."""
     if name.startswith("cifar10"):
         return images.cifar10(root, "all")
-    if name == "coco-17":
-        return images.coco17(root)
-    return images.flowers17(root) if name == "oxford-17" else images.nus_wide(root)
+    return _IMAGES.get(name, images.nus_wide)(root)
 
 
 def _whole_cifar10(labels: ArrayLike) -> NDArray[Any]:

@@ -3,6 +3,7 @@
 from ddh.images.cifar import cifar10
 from ddh.images.coco import coco17
 from ddh.images.decoding import Limits, UnreadableImage, decode
+from ddh.images.flickr import flickr25k
 from ddh.images.flowers import Split, flowers17, flowers17_splits
 from ddh.images.labelled import LabelledImages, digits, multi_label_list
 from ddh.images.loading import Batch, Failure, load_batches, load_parts, pixel_digest
@@ -17,6 +18,7 @@ from ddh.images.sources import (
     is_images,
     open_images,
 )
+from ddh.images.split_lists import imagenet100, mscoco
 
 __all__ = [
     "Batch",
@@ -36,11 +38,14 @@ __all__ = [
     "contact_sheet",
     "decode",
     "digits",
+    "flickr25k",
     "flowers17",
     "flowers17_splits",
+    "imagenet100",
     "is_images",
     "load_batches",
     "load_parts",
+    "mscoco",
     "multi_label_list",
     "nus_wide",
     "open_images",

@@ -1,8 +1,8 @@
 """Data sets: images with labels, from list files, and the digits that scikit-learn carries."""
 
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Self
@@ -19,6 +19,7 @@ class LabelledImages:
     """Pictures, and for each a class number (n,) or a row of 0 and 1 over the classes (n, c).
 
     `missing` counts pictures that the data set names but that were not on disk and are left out.
+    `parts` are the rows of "query", "database" and "train" where the data set itself names them.
     """
 
     images: ImageSource
@@ -26,6 +27,7 @@ class LabelledImages:
     name: str
     classes: tuple[str, ...]
     missing: int = 0
+    parts: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len(self.labels) != len(self.images):
@@ -66,9 +68,20 @@ class LabelledImages:
         return self.labels.ndim == 2
 
     def take(self, indices: Iterable[int]) -> Self:
-        """The pictures at `indices`, in that order, with their labels."""
+        """The pictures at `indices`, in that order, with their labels; without `parts`."""
         chosen = np.array(list(indices), dtype=np.int64)
-        return replace(self, images=self.images.take(chosen), labels=self.labels[chosen])
+        images, labels = self.images.take(chosen), self.labels[chosen]
+        return replace(self, images=images, labels=labels, parts={})
+
+    def with_parts(self, parts: Mapping[str, NDArray[np.int64]]) -> Self:
+        """The same pictures, and which rows the data set names for what."""
+        return replace(self, parts=parts)
+
+    def with_classes_as_numbers(self) -> Self:
+        """Class numbers instead of a matrix with one 1 in each row."""
+        if (self.labels.sum(axis=1) != 1).any():
+            raise InputError(f"{self.name}: every image has one class, and these lists differ")
+        return replace(self, labels=self.labels.argmax(axis=1).astype(np.int64))
 
 
 def find_folder(
@@ -113,6 +126,16 @@ def multi_label_list(
     The first line says how many label columns there are. Pictures that are not on disk are left
     out and counted in `missing`. Without `classes` they are called "0", "1", ...
     """
+    names, labels = multi_label_rows(file)
+    columns, path = labels.shape[1], Path(file)
+    if classes is not None and len(classes) != columns:
+        raise InputError(f"{path} has {columns} label columns, {len(classes)} classes were given")
+    named = tuple(classes) if classes is not None else tuple(map(str, range(columns)))
+    return LabelledImages.from_files(root, names, labels, path.stem, named)
+
+
+def multi_label_rows(file: str | os.PathLike[str]) -> tuple[list[str], NDArray[np.uint8]]:
+    """(paths, 0/1 labels) of a list file; the first line says how many label columns there are."""
     path = Path(file)
     lines = read_lines(path)
     if not lines:
@@ -121,8 +144,6 @@ def multi_label_list(
     columns = _label_count(lines[first])
     if columns == 0:
         raise InputError(f"{path}, line {first}: no 0/1 labels after the path")
-    if classes is not None and len(classes) != columns:
-        raise InputError(f"{path} has {columns} label columns, {len(classes)} classes were given")
     labels = np.empty((len(lines), columns), np.uint8)
     names = []
     for row, (number, line) in enumerate(lines.items()):
@@ -132,8 +153,7 @@ def multi_label_list(
             )
         name, *labels[row] = line.strip().rsplit(maxsplit=columns)
         names.append(name.replace("\\", "/"))
-    named = tuple(classes) if classes is not None else tuple(map(str, range(columns)))
-    return LabelledImages.from_files(root, names, labels, path.stem, named)
+    return names, labels
 
 
 def _label_count(line: str) -> int:
