@@ -6,8 +6,9 @@ since a mirrored feature has the complementary code. Features that match vote fo
 transform. Nothing here is quadratic in the number of pictures.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from ddh.codes import MultiIndex
 from ddh.codes.multi_index import tables_for_radius
 from ddh.duplicates.fingerprints import (
+    FEATURES,
     SIDE,
     TURNS,
     Bits,
@@ -29,21 +31,26 @@ MOST_NEIGHBOURS = 24  # pairs that one picture proposes by each search
 WORD_BITS, WORDS = 20, 3
 COMMON = 48  # features with the same word, from which on the word says nothing
 FEATURE_RADIUS = 14  # bits of 64 between matching features
-LEAST_MATCHES = 3
+LEAST_MATCHES, MOST_MATCHES = 3, 80
 _PIXELS, _TURN, _SCALE = 5.0, np.deg2rad(15), np.log(1.3)  # what agrees with a transform
 
 Matrix = NDArray[np.float64]  # 3 x 3, affine, of points with a longer side of `SIDE` pixels
 Rows = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Candidate:
-    """A pair of pictures, the map from the second to the first, and how many points support it."""
+    """A pair of pictures, how many features match, and how the second would lie on the first."""
 
     first: int
     second: int
-    matrix: Matrix
-    support: int  # matching features; 0 where perceptual codes are near
+    support: int
+    fit: Callable[[], Matrix | None]
+
+    @cached_property
+    def matrix(self) -> Matrix | None:
+        """The map from the second picture to the first; None where the matches agree on none."""
+        return self.fit()
 
 
 def code_pairs(codes: Bits, radius: int = RADIUS) -> Iterator[tuple[Rows, Rows, int]]:
@@ -64,21 +71,24 @@ def code_pairs(codes: Bits, radius: int = RADIUS) -> Iterator[tuple[Rows, Rows, 
 
 def by_codes(prints: list[Fingerprint]) -> list[Candidate]:
     """Pairs whose perceptual codes are near, whole or without their borders."""
-    owner = np.repeat(np.arange(len(prints)), [len(one.codes) for one in prints])
     if not prints:
         return []
-    content = np.concatenate([np.arange(len(one.codes)) for one in prints])
-    found = []
+    owner = np.repeat(np.arange(len(prints)), [len(one.codes) for one in prints])
+    content = np.concatenate([np.arange(len(one.codes)) for one in prints]) > 0
     codes = np.concatenate([one.codes for one in prints])
+    found = []
     for first, second, turn in code_pairs(codes):
         for i, j in zip(first.tolist(), second.tolist(), strict=True):
-            a, b = prints[owner[i]], prints[owner[j]]
-            if a is b:
-                continue
-            frame = _frame(a, bool(content[i])) @ turn_matrix(turn)
-            matrix = frame @ np.linalg.inv(_frame(b, bool(content[j])))
-            found.append(Candidate(int(owner[i]), int(owner[j]), matrix, 0))
+            a, b = int(owner[i]), int(owner[j])
+            if a != b:
+                frames = (prints[a], bool(content[i])), (prints[b], bool(content[j]))
+                found.append(Candidate(a, b, FEATURES, partial(_turned, *frames, turn)))
     return found
+
+
+def _turned(a: tuple[Fingerprint, bool], b: tuple[Fingerprint, bool], turn: int) -> Matrix:
+    matrix: Matrix = _frame(*a) @ turn_matrix(turn) @ np.linalg.inv(_frame(*b))
+    return matrix
 
 
 def _frame(one: Fingerprint, content: bool) -> Matrix:
@@ -101,27 +111,27 @@ def frame_size(one: Fingerprint) -> tuple[float, float]:
 
 
 def by_features(prints: list[Fingerprint]) -> list[Candidate]:
-    """Pairs whose matching features agree on a similarity transform."""
+    """Pairs with matching features; transforms are fitted when they are asked for."""
     if not prints:
         return []
     owner = np.repeat(np.arange(len(prints)), [len(one.features) for one in prints])
     points = np.concatenate([one.points for one in prints])
     features = np.concatenate([one.features for one in prints])
     first, second, mirrored = _matches(features, owner)
-    pair = owner[first] * len(prints) + owner[second]
-    order = np.lexsort((mirrored, pair))
-    first, second, mirrored, pair = first[order], second[order], mirrored[order], pair[order]
-    bounds = np.flatnonzero(np.diff(2 * pair + mirrored)) + 1
-    starts, stops = np.append(0, bounds), np.append(bounds, len(pair))
-    found = []
+    pair = (owner[first] * len(prints) + owner[second]) * 2 + mirrored
+    order = np.argsort(pair, kind="stable")
+    first, second, pair = first[order], second[order], pair[order]
+    starts = np.flatnonzero(np.diff(pair, prepend=-1))
+    stops = np.append(starts[1:], len(pair))
     enough = stops - starts >= LEAST_MATCHES
+    found = []
     for start, stop in zip(starts[enough].tolist(), stops[enough].tolist(), strict=True):
-        fit = fit_similarity(
-            points[first[start:stop]], points[second[start:stop]], bool(mirrored[start])
+        a, b = divmod(int(pair[start]) // 2, len(prints))
+        part = slice(start, min(stop, start + MOST_MATCHES))
+        fit = partial(
+            fit_similarity, points[first[part]], points[second[part]], bool(pair[start] % 2)
         )
-        if fit is not None:
-            a, b = divmod(int(pair[start]), len(prints))
-            found.append(Candidate(a, b, *fit))
+        found.append(Candidate(a, b, stop - start, fit))
     return _strongest(found)
 
 
@@ -153,7 +163,7 @@ def _matches(features: Bits, owner: Rows) -> tuple[Rows, Rows, NDArray[np.bool_]
     return first, second, np.bitwise_count(values[first] ^ values[second]) > 32
 
 
-def fit_similarity(a: Floats, b: Floats, mirrored: bool) -> tuple[Matrix, int] | None:
+def fit_similarity(a: Floats, b: Floats, mirrored: bool) -> Matrix | None:
     """The similarity transform from points `b` to `a` that most matches agree on.
 
     A match alone fixes a transform, by place, size and angle: each is tried.
@@ -172,8 +182,7 @@ def fit_similarity(a: Floats, b: Floats, mirrored: bool) -> tuple[Matrix, int] |
     angle = np.abs((turn[:, None] - turn[None] + np.pi) % (2 * np.pi) - np.pi) < _TURN
     agree = off & angle & (np.abs(np.log(scale[:, None] / scale[None])) < _SCALE)
     best = agree[int(np.argmax(agree.sum(axis=1)))]
-    support = _distinct(a[best], b[best])
-    if support < LEAST_MATCHES:
+    if _distinct(a[best], b[best]) < LEAST_MATCHES:
         return None
     p, q = bx[best] + 1j * by[best], ax[best] + 1j * ay[best]
     centre_p, centre_q = p.mean(), q.mean()
@@ -185,7 +194,7 @@ def fit_similarity(a: Floats, b: Floats, mirrored: bool) -> tuple[Matrix, int] |
     matrix = np.array(
         [[factor.real, -factor.imag, shift.real], [factor.imag, factor.real, shift.imag], [0, 0, 1]]
     )
-    return (matrix @ np.diag([-1.0, 1, 1]) if mirrored else matrix), support
+    return matrix @ np.diag([-1.0, 1, 1]) if mirrored else matrix
 
 
 def _distinct(a: Floats, b: Floats) -> int:

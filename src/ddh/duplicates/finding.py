@@ -4,6 +4,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from ddh.duplicates.candidates import Candidate, Matrix, by_codes, by_features
 from ddh.duplicates.fingerprints import Fingerprint, fingerprint, single_threaded
 from ddh.duplicates.keeping import Order, keep_order
 from ddh.duplicates.results import Duplicates, Group, Kind, Member, Similar, Skipped
-from ddh.duplicates.verification import Loaded, Verdict, compare, load
+from ddh.duplicates.verification import UNLIKE, Loaded, Verdict, compare, load
 from ddh.images import ImageFolder, decode
 from ddh.images.decoding import printable
 
@@ -24,7 +25,21 @@ PathLike = str | os.PathLike[str]
 ATTEMPTS = 3  # transforms tried for a pair
 CACHED_PICTURES = 512
 
-Links = dict[int, list[tuple[int, Matrix]]]  # of a picture: others, and their map onto it
+
+@dataclass(frozen=True)
+class _Link:
+    """Another picture, and how to lay it on the kept one: by way of a picture that lies there."""
+
+    other: int
+    candidate: Candidate
+    way: Matrix
+
+    def matrix(self) -> Matrix | None:
+        """The map onto the kept picture."""
+        onto = self.candidate.matrix
+        if onto is None:
+            return None
+        return self.way @ (onto if self.candidate.second == self.other else np.linalg.inv(onto))
 
 
 def find_duplicates(images: PathLike | Iterable[PathLike], *, keep: str = "pixels") -> Duplicates:
@@ -111,11 +126,10 @@ class _Stars:
 
     def __init__(self, prints: list[Fingerprint], candidates: list[Candidate]) -> None:
         self._prints = prints
-        self._links: Links = defaultdict(list)
+        self._candidates: dict[int, list[Candidate]] = defaultdict(list)
         for one in sorted(candidates, key=lambda one: -one.support):
-            self._links[one.first].append((one.second, one.matrix))
-            inverse = np.linalg.inv(one.matrix).astype(np.float64)
-            self._links[one.second].append((one.first, inverse))
+            self._candidates[one.first].append(one)
+            self._candidates[one.second].append(one)
         self._load = lru_cache(CACHED_PICTURES)(self._load_one)
 
     def _load_one(self, i: int) -> Loaded:
@@ -127,7 +141,7 @@ class _Stars:
         similar: dict[tuple[int, int], float] = {}
         done: set[int] = set()
         with ThreadPoolExecutor(cpu_count(), thread_name_prefix="ddh") as pool:
-            for kept in track(sorted(self._links), "Verifying", unit="image"):
+            for kept in track(sorted(self._candidates), "Verifying", unit="image"):
                 if kept in done:
                     continue
                 done.add(kept)
@@ -144,34 +158,43 @@ class _Stars:
         members: dict[int, Verdict] = {}
         alike: dict[int, float] = {}
         tried: dict[int, int] = defaultdict(int)
-        waiting = list(self._links[kept])
+        waiting = self._links(kept, np.eye(3))
         while waiting:
-            wave: dict[int, Matrix] = {}
+            wave: dict[int, _Link] = {}
             later = []
-            for other, matrix in waiting:
-                if other in done or other in members or tried[other] >= ATTEMPTS:
+            for link in waiting:
+                if link.other in done or link.other in members or tried[link.other] >= ATTEMPTS:
                     continue
-                if other in wave:
-                    later.append((other, matrix))
+                if link.other in wave:
+                    later.append(link)
                 else:
-                    wave[other] = matrix
-                    tried[other] += 1
-            verdicts = pool.map(lambda pair: self._verify(kept, *pair), wave.items())
-            for (other, matrix), verdict in zip(wave.items(), verdicts, strict=True):
-                if verdict.duplicate:
+                    wave[link.other] = link
+                    tried[link.other] += 1
+            verified = pool.map(lambda link: self._verify(kept, link), wave.values())
+            for other, (verdict, matrix) in zip(wave, verified, strict=True):
+                if verdict.duplicate and matrix is not None:
                     members[other] = verdict
-                    later += [(next_, matrix @ onto) for next_, onto in self._links[other]]
+                    later += self._links(other, matrix)
                 elif verdict.similar:
                     alike[other] = max(alike.get(other, 0.0), verdict.score)
             waiting = later
         return members, {other: score for other, score in alike.items() if other not in members}
 
-    def _verify(self, kept: int, other: int, matrix: Matrix) -> Verdict:
+    def _links(self, picture: int, way: Matrix) -> list[_Link]:
+        return [
+            _Link(one.second if one.first == picture else one.first, one, way)
+            for one in self._candidates[picture]
+        ]
+
+    def _verify(self, kept: int, link: _Link) -> tuple[Verdict, Matrix | None]:
+        matrix = link.matrix()
         try:
-            pixels = self._load(kept), self._load(other)
+            if matrix is None:
+                return UNLIKE, None
+            pixels = self._load(kept), self._load(link.other)
         except InputError:  # changed or gone since it was read
-            return Verdict(False, "cropped", 0.0, similar=False)
-        return compare(self._prints[kept], self._prints[other], matrix, pixels)
+            return UNLIKE, None
+        return compare(self._prints[kept], self._prints[link.other], matrix, pixels), matrix
 
 
 def _with_copies(

@@ -25,8 +25,9 @@ LEAST_SHARE = 0.25  # of the other
 STRUCTURE = 40.0  # variance of grey levels from which on a window counts
 LEAST_STRUCTURE = 0.04  # of the windows must count
 SAME_WINDOW = 0.6
-SAME, OVERLAID = 0.94, 0.70  # windows that agree, at least
-CLEAN = 0.85  # mean agreement of the windows that agree
+SAME, OVERLAID = 0.94, 0.76  # windows that agree, at least
+CLEAN, CLEAN_OVERLAID = 0.93, 0.95  # mean agreement of the windows that agree
+UNTOUCHED = 0.985  # windows that agree where nothing was laid on the picture
 NOISE = 60.0  # variance that compression alone may add to a window
 ALIKE = 0.35
 CERTAIN = 0.97  # agreement that no finer alignment needs to improve
@@ -42,6 +43,9 @@ class Verdict:
     kind: Kind
     score: float
     similar: bool = True
+
+
+UNLIKE = Verdict(False, "cropped", 0.0, similar=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +83,8 @@ def _compare(
 ) -> Verdict:
     view = _common(a, b, matrix, *pixels)
     if view is None:
-        return Verdict(False, "cropped", 0.0, similar=False)
-    first, second, mask, shares = view
+        return UNLIKE
+    first, second, mask, shares, frames = view
     agreement = max(
         (
             _agreement(first[..., 0], second[..., 0], mask),
@@ -89,18 +93,18 @@ def _compare(
         key=lambda found: found.same * found.clean,
     )
     score = round(float(agreement.same * agreement.clean), 3)
-    contained = max(shares) >= INSIDE and min(shares) >= LEAST_SHARE
+    contained = max(*shares, *frames) >= INSIDE and min(shares) >= LEAST_SHARE
     overlaid = agreement.same < SAME
     duplicate = bool(
         contained
         and agreement.structured >= LEAST_STRUCTURE
-        and agreement.clean >= CLEAN
+        and agreement.clean >= (CLEAN_OVERLAID if overlaid else CLEAN)
         and agreement.same >= OVERLAID
         and (not overlaid or agreement.compact)
     )
     if agreement.structured < LEAST_STRUCTURE:
         duplicate = contained and agreement.same >= SAME and _nearly_equal(first, second, mask)
-    kind = _kind(a, b, matrix, shares, overlaid, agreement, first, second, mask)
+    kind = _kind(a, b, matrix, shares, frames, agreement, (first, second, mask))
     return Verdict(duplicate, kind, score, similar=score >= ALIKE)
 
 
@@ -151,10 +155,12 @@ def _common(a: Fingerprint, b: Fingerprint, matrix: Matrix, pa: Loaded, pb: Load
     box_a, box_b = _content(a), _content(b)
     inside = _polygon(matrix, box_b)
     area, common = cv2.intersectConvexConvex(_polygon(np.eye(3), box_a), inside)
-    area_a, area_b = ((box[2] - box[0]) * (box[3] - box[1]) for box in (box_a, box_b))
-    if common is None or area < 0.05 * area_a:
+    if common is None or area < 0.05 * _area(box_a):
         return None
-    shares = min(1.0, area / area_a), min(1.0, area / (area_b * determinant))
+    shares = min(1.0, area / _area(box_a)), min(1.0, area / (_area(box_b) * determinant))
+    whole_a, whole_b = ((0, 0, *frame_size(one)) for one in (a, b))
+    area, _ = cv2.intersectConvexConvex(_polygon(np.eye(3), whole_a), _polygon(matrix, whole_b))
+    frames = min(1.0, area / _area(whole_a)), min(1.0, area / (_area(whole_b) * determinant))
     left, top = common.reshape(-1, 2).min(axis=0)
     right, bottom = common.reshape(-1, 2).max(axis=0)
     longer = max(right - left, bottom - top)
@@ -168,7 +174,11 @@ def _common(a: Fingerprint, b: Fingerprint, matrix: Matrix, pa: Loaded, pb: Load
     polygon = (common.reshape(-1, 2) - (left, top)) * zoom - 0.5
     cv2.fillConvexPoly(mask, np.rint(polygon).astype(np.int32), 1)
     mask = cv2.erode(mask, np.ones((3, 3), np.uint8), borderValue=0)
-    return first, second, mask.astype(bool), shares
+    return first, second, mask.astype(bool), shares, frames
+
+
+def _area(box: tuple[float, float, float, float]) -> float:
+    return (box[2] - box[0]) * (box[3] - box[1])
 
 
 def _content(one: Fingerprint) -> tuple[float, float, float, float]:
@@ -290,14 +300,14 @@ def _nearly_equal(a: Grey, b: Grey, mask: NDArray[np.bool_]) -> bool:
 
 
 def _kind(
-    a: Fingerprint, b: Fingerprint, matrix: Matrix, shares: tuple[float, float], overlaid: bool,
-    agreement: _Agreement, first: Grey, second: Grey, mask: NDArray[np.bool_],
+    a: Fingerprint, b: Fingerprint, matrix: Matrix, shares: tuple[float, float],
+    frames: tuple[float, float], agreement: _Agreement, view: tuple[Grey, Grey, NDArray[np.bool_]],
 ) -> Kind:  # fmt: skip
     """How the second picture differs from the first: what weighs most."""
-    border = abs(_box_area(a) - _box_area(b)) > 0.03 and min(shares) > 0.9
-    if overlaid or border:
+    first, second, mask = view
+    if agreement.same < UNTOUCHED or (min(frames) < 0.97 and min(shares) > 0.95):  # or a border
         return "overlaid"
-    if min(shares) < 0.97:
+    if min(frames) < 0.97:
         return "cropped"
     if np.linalg.det(matrix[:2, :2]) < 0:
         return "mirrored"
@@ -306,11 +316,5 @@ def _kind(
     chroma = np.abs(first[..., 1:] - second[..., 1:])[mask]
     if agreement.curve > 5 or (chroma.size and chroma.mean() > 5):
         return "adjusted"
-    size_a, size_b = (one.picture.width / one.picture.height for one in (a, b))
-    same_size = (a.picture.width, a.picture.height) == (b.picture.width, b.picture.height)
-    return "recompressed" if same_size and size_a == size_b else "resized"
-
-
-def _box_area(one: Fingerprint) -> float:
-    left, top, right, bottom = one.box
-    return (right - left) * (bottom - top)
+    sizes = {(one.picture.width, one.picture.height) for one in (a, b)}
+    return "recompressed" if len(sizes) == 1 else "resized"
