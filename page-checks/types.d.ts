@@ -6,6 +6,9 @@ interface Health {
   bits: number;
   images: boolean;
   pictures: boolean;
+  writable: boolean;
+  local: boolean;
+  words: boolean; // whether it searches by what a text means
 }
 
 interface Item {
@@ -26,7 +29,28 @@ interface QueryOfAnswer { code: string; bits: number; key: string | null; values
 /** One page of a list; next is null at the end. */
 interface ListPage<T> { items: T[]; next: string | number | null }
 
-interface ResultPage extends ListPage<Item> { query?: QueryOfAnswer; rows?: number; seconds?: number }
+/** A page of pictures; total is known where all are counted. */
+interface ResultPage { items: Item[]; more: boolean; total?: number; query?: QueryOfAnswer; seconds?: number }
+
+/** What the file of a picture says. */
+interface PictureDetails {
+  key: string;
+  tags: string[];
+  file: string | null;
+  bytes: number | null;
+  modified: string | null;
+  width: number | null;
+  height: number | null;
+  taken: string | null;
+  camera: string | null;
+  lens: string | null;
+  exposure: string | null;
+  place: [number, number] | null;
+}
+
+interface MonthCount { month: string; rows: number }
+
+interface FolderNode { name: string; label: string; rows: number; children: FolderNode[] }
 
 interface SearchAnswer { query: QueryOfAnswer; results: Item[]; more: boolean; seconds: number }
 
@@ -69,11 +93,14 @@ interface RequestOptions {
 /** The parameters of a view, as they stand in the address. */
 type ViewParameters = Record<string, string | undefined>;
 
-type Source<T> = (next: any, signal: AbortSignal) => Promise<T>;
+type PageSource<T> = (next: any, signal: AbortSignal) => Promise<T>;
+
+/** Pictures from an offset on. */
+type Source = (offset: number, limit: number, signal: AbortSignal) => Promise<ResultPage>;
 
 interface View { element: HTMLElement; show(parameters: ViewParameters): void; hide(): void }
 
-interface App { health: Health; refresh(): Promise<void>; setTitle(text: string): void }
+interface App { health: Health; reload(): Promise<boolean>; refresh(): Promise<void>; notesChanged(): void; setTitle(text: string): void }
 
 type Attributes = Record<string, unknown>;
 type Child = Node | string | null | undefined | Child[];
@@ -82,7 +109,18 @@ interface Point { x: number; y: number }
 interface Rgb { r: number; g: number; b: number }
 
 /** How the points of the map are coloured: a category per point, and what belongs to each category. */
-interface Colouring { of: Uint8Array; names: string[]; colours: Rgb[]; labels: ([number, number] | null)[] }
+interface Colouring {
+  of: Uint8Array;
+  names: string[];
+  short: string[]; // names on the map
+  order: number[]; // the largest first
+  counts: ArrayLike<number>; // points of each
+  colours: Rgb[];
+  labels: ([number, number] | null)[];
+}
+
+/** A label and where it belongs, in CSS pixels of the canvas. */
+interface PlacedLabel { text: string; x: number; y: number; colour: string }
 
 interface Upload { url: string; name: string; values?: number[] | null; features?: string | null }
 
@@ -91,12 +129,17 @@ type ViewName = "search" | "duplicates" | "map" | "jobs";
 /** A code that codes are compared with. */
 interface Reference { code: string; name: string }
 
-/** address(item) is where "search from here" leads; closed(index) is given what was shown last. */
+/**
+ * address(item) is where "search from here" leads; closed(index) is given what was shown last; of a list that is
+ * fetched in parts, total is the number of all and at(index) fetches one.
+ */
 interface Detail {
   items: Item[];
   index: number;
   bits: number;
   reference: Reference | null;
+  total?: number;
+  at?: (index: number) => Promise<Item | null>;
   address?: (item: Item) => string;
   closed?: ((index: number) => void) | null;
 }
@@ -106,8 +149,13 @@ interface GridCallbacks {
   page(answer: ResultPage, first: boolean): void;
   mark(item: Item | null): void;
   open(index: number): void;
+  selection(): void;
   fail(error: Error): void;
 }
+
+interface CardOptions { bits: number; address: string; total: number; selected: boolean }
+
+interface KeptGrid { items: Item[]; total: number }
 
 interface PanZoomCallbacks {
   over(x: number, y: number): void;
@@ -118,4 +166,4 @@ interface PanZoomCallbacks {
 }
 
 /** What Back shows at once. */
-interface KeptList { list: ListPage<Item>; answer: ResultPage; scroll: number; at: number }
+interface KeptList { list: KeptGrid; answer: ResultPage; scroll: number; at: number }

@@ -1,4 +1,4 @@
-"""A collection of digits and a real `ddh serve` on it, for browser tests and screenshots."""
+"""Collections, a real `ddh serve` on them, and axe-core, for browser tests and screenshots."""
 
 import os
 import re
@@ -10,14 +10,37 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
+from playwright.sync_api import Page
 
 import ddh.index
 from ddh.images import digits
+from ddh.images.exif import photo_facts
+from ddh.index import FileStamp
+from ddh.index.collection import Collection
 
 BITS = 32
 SIDE = 160  # of the files
 PATIENCE = 120  # seconds, on a busy machine
+PHOTO_FOLDERS = ("Albums/Lisbon", "Albums/Paris", "Phone", "Camera")
+
+AXE = Path(__file__).parents[2] / "page-checks" / "node_modules" / "axe-core" / "axe.min.js"
+RUN_AXE = """async () => {
+  const { violations } = await axe.run(document, { resultTypes: ["violations"] });
+  const places = (nodes) => nodes.map((each) => each.html.slice(0, 200)).join(" | ");
+  return violations.map(({ id, nodes }) => `${id}: ${places(nodes)}`);
+}"""
+
+
+def accessibility_violations(page: Page) -> list[str]:
+    """What axe-core finds on the page as it is now."""
+    if not AXE.exists():
+        pytest.skip("axe-core is not installed: npm --prefix page-checks ci")
+    if not page.evaluate("() => Boolean(window.axe)"):
+        page.evaluate(AXE.read_text())  # the page's own policy forbids a script element
+    violations: list[str] = page.evaluate(RUN_AXE)
+    return violations
 
 
 @dataclass(frozen=True)
@@ -57,6 +80,35 @@ def collect_digits(
         ]
         index.add(keys, model.encode(files), paths=keys, metadata=metadata)
     return collected
+
+
+def collect_photos(folder: Path, count: int) -> Path:
+    """An index of random pictures in folders, with what cameras write; its codes are random."""
+    rng = np.random.default_rng(0)
+    root = folder / "photos"
+    keys, stamps, metadata = [], [], []
+    for number in range(count):
+        year, month = 2019 + number % 3, 1 + number % 12
+        key = f"{PHOTO_FOLDERS[number % 4]}/{year}/IMG_{number:04}.jpg"
+        file = root / key
+        file.parent.mkdir(parents=True, exist_ok=True)
+        exif = Image.Exif()
+        exif[0x010F], exif[0x0110] = "Canon", f"Canon EOS {number % 5}D"
+        photo, gps = exif.get_ifd(0x8769), exif.get_ifd(0x8825)
+        photo[0x9003] = f"{year}:{month:02}:{1 + number % 28:02} 10:20:30"
+        gps[1], gps[2], gps[3], gps[4] = "N", (48.0, 51.0, 30.0), "E", (2.0, 17.0, 40.0)
+        blots = Image.fromarray(rng.integers(0, 256, (4, 5, 3), dtype=np.uint8))
+        blots.resize((400, 300), Image.Resampling.BICUBIC).save(file, exif=exif)
+        state = file.stat()
+        keys.append(key)
+        stamps.append(FileStamp(state.st_mtime_ns, state.st_size))
+        metadata.append(photo_facts(file).metadata())
+    location = folder / "photos.index"
+    codes = rng.integers(0, 256, (count, BITS // 8), dtype=np.uint8)
+    with ddh.index.open(location, bits=BITS) as index:
+        index.add(keys, codes, paths=keys, stamps=stamps, metadata=metadata)
+        Collection(index).set_path("root", root)
+    return location
 
 
 @contextmanager

@@ -82,8 +82,10 @@ def test_text_has_the_contrast_of_wcag_aa(open_page, address, scheme):
 
 def test_landmarks_names_and_focus(open_page, address):
     page = open_page(address)
-    for role in ("banner", "navigation", "main", "search", "complementary"):
+    for role in ("banner", "main", "search", "complementary"):
         assert page.get_by_role(role).count() == 1, role
+    for name in ("Views", "Folders"):
+        expect(page.get_by_role("navigation", name=name)).to_be_visible()
     unnamed = page.locator("button, a, input, select").evaluate_all(
         """all => all.filter((e) => e.checkVisibility())
           .filter((e) => !(e.ariaLabel || e.textContent.trim() || e.labels?.length))

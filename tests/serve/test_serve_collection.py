@@ -149,10 +149,11 @@ def test_the_map_is_made_in_the_background_and_kept(prepared, tmp_path):
         values = np.frombuffer(base64.b64decode(colours["values"]), np.uint8)
         labels = [colours["categories"][value] for value in values]
         assert labels == [row.metadata["label"] for row in rows]
-        assert client.get("/map/keys?at=17").json() == {"key": rows[17].key}
+        expected = {"keys": [rows[17].key, rows[3].key]}
+        assert client.get("/map/keys?at=17&at=3").json() == expected
         for bad in ("/map/keys?at=24", "/map/colours?by=wat"):
             assert client.get(bad).status_code == 404
-        assert client.get("/map/keys?at=-1").status_code == 422
+        assert client.get("/map/keys?at=-1").status_code == 404
     (kept,) = (tmp_path / "maps").glob("??/*")
     assert kept.read_bytes() == content
 

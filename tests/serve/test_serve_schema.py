@@ -54,6 +54,8 @@ def test_the_description_names_every_route(served):
         "/health", "/metrics", "/session", "/search", "/items", "/items/{key}",
         "/thumbnails/{key}", "/pictures/{key}", "/facets", "/duplicates", "/duplicates.csv",
         "/map", "/map/points", "/map/codes", "/map/colours", "/map/keys", "/jobs",
+        "/jobs/{job}", "/jobs/{job}/stop", "/find", "/timeline", "/details/{key}", "/paths",
+        "/tags", "/searches", "/files/{action}/{key}", "/folders",
     } == set(paths)  # fmt: skip
     for operations in paths.values():
         for operation in operations.values():

@@ -10,6 +10,7 @@ import math
 import os
 import platform
 import secrets
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -189,6 +190,39 @@ def read_jobs() -> list[Record]:
     """All known jobs, the newest first; unreadable records are skipped."""
     records = [record for path in _files() if (record := _read(path)) is not None]
     return sorted(records, key=lambda record: record["id"], reverse=True)[:MAX_RECORDS]
+
+
+def stop_job(job_id: str) -> bool:
+    """Interrupt a running job of this machine, as Ctrl-C does; False where none is running."""
+    path = _file(job_id)
+    record = None if path is None else _read(path)
+    if path is None or record is None or record["state"] != "running":
+        return False
+    try:
+        process = json.loads(path.read_text(encoding="utf-8"))["process"]
+        if process["host"] != platform.node() or process["pid"] == os.getpid():
+            return False
+        os.kill(process["pid"], signal.SIGINT)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return True
+
+
+def dismiss_job(job_id: str) -> bool:
+    """Delete the record of a job that is not running; False where there is none."""
+    path = _file(job_id)
+    record = None if path is None else _read(path)
+    if path is None or record is None or record["state"] == "running":
+        return False
+    with suppress(OSError):
+        path.unlink()
+        return True
+    return False
+
+
+def _file(job_id: str) -> Path | None:
+    """The record of a job; ids are compared, never used as names of files."""
+    return next((path for path in _files() if path.stem == job_id), None)
 
 
 def _files() -> list[Path]:

@@ -213,7 +213,8 @@ def encode_files(
         done = [files[i] for i in batch.indices]
         stamps = [file.stamp._replace(digest=content_digest(file.path)) for file in done]
         features = batch.features if index.header.features else None
-        write_codes(index, [file.key for file in done], batch.codes, stamps, features)
+        keys, paths = [file.key for file in done], [file.path for file in done]
+        write_codes(index, keys, batch.codes, stamps, features, paths)
         failures += [{"name": files[f.index].key, "reason": f.reason} for f in batch.failures]
     return failures
 

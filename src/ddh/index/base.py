@@ -39,6 +39,7 @@ from ddh.index.rows import (
 FORMAT = 1
 FEATURES_FORMAT = 2  # with features, which version 0.1 would lose
 MAX_COMPONENTS = 4096
+PAGE_SETTING = "page_"  # before the settings in which the service keeps tags and searches
 BIT_ORDER = "big"  # as ddh.codes packs: bit j under 0x80 >> (j % 8) of byte j // 8
 
 
@@ -477,7 +478,9 @@ class Index(ABC):
         return IndexInfo(
             self.engine, self.location, **header, rows=len(self), deleted=deleted,
             disk_bytes=size, details=details, settings={
-                name: text for name, text in self.settings().items() if not name.startswith(SETTING)
+                name: text
+                for name, text in self.settings().items()
+                if not name.startswith((SETTING, PAGE_SETTING))
             },
         )  # fmt: skip
 

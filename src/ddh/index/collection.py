@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from ddh._core.errors import InputError
 from ddh.images import ImageFolder
+from ddh.images.exif import photo_facts
 from ddh.index.base import Index
 from ddh.index.roots import SETTING, UNLABELLED, Missing, Root, Roots
 from ddh.index.rows import FileStamp, Hit, Row, Written, check_text
@@ -346,10 +347,17 @@ def write_codes(
     codes: ArrayLike,
     stamps: Sequence[FileStamp | None],
     features: ArrayLike | None = None,
+    files: Sequence[Path] | None = None,
 ) -> Written:
-    """Write the codes of files, whose keys are their paths; rows keep the metadata they have."""
+    """Write the codes of files, whose keys are their paths; rows keep the metadata they have.
+
+    With `files`, metadata also tells when, where and with what camera each was taken.
+    """
     before = {row.key: row.metadata for row in index.get_many(keys)}
-    metadata = [before.get(key) for key in keys]
+    metadata = [before.get(key, {}) for key in keys]
+    if files is not None:
+        facts = [photo_facts(file).metadata() for file in files]
+        metadata = [kept | new for kept, new in zip(metadata, facts, strict=True)]
     return index.upsert(
         keys, codes, paths=keys, stamps=stamps, metadata=metadata, features=features
     )

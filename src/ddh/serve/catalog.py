@@ -4,15 +4,20 @@ import threading
 import time
 from array import array
 from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ddh.index import Index
+from ddh.index import Index, Row
 from ddh.serve.items import folder_of
+from ddh.serve.names import PackedTexts, folded
 
 MAX_CATEGORIES = 255  # values of a metadata name that is a category; 255 itself means: none
 NONE = bytes([MAX_CATEGORIES])
@@ -22,6 +27,14 @@ MAX_FOLDERS = 1000  # listed
 FOLDER = "folder"  # colours by folder, unless a metadata name says it too
 LIFETIME = 10.0  # a catalog is kept for at least ten times as long as it took to build
 BLIND_SECONDS = 60.0  # lifetime for engines whose changes cannot be seen cheaply
+CAMERA = "camera"
+TAKEN = "taken"  # metadata: when the camera took the picture, as ISO 8601
+UNSEARCHED = {TAKEN, "latitude", "longitude"}  # metadata that is no text to be typed
+NO_DATE = np.iinfo(np.int64).min
+MONTHS = (
+    "january", "february", "march", "april", "may", "june", "july", "august", "september",
+    "october", "november", "december",
+)  # fmt: skip
 
 Scalar = str | int | float | bool
 
@@ -36,9 +49,15 @@ class Category:
 
 @dataclass(frozen=True, eq=False)
 class Catalog:
-    """All rows at one moment, in the order written. Memory: codes, keys, some bytes per row."""
+    """All rows at one moment, in the order written. Memory: codes, texts, some bytes per row.
 
-    keys: list[str]
+    `texts` are what a row is found by: its key, date and metadata, folded. `taken` are seconds of
+    the camera's clock, or of the file's where the camera says nothing.
+    """
+
+    keys: Sequence[str]
+    texts: PackedTexts
+    taken: NDArray[np.int64]
     codes: NDArray[np.uint8]
     folders: list[str]
     folder_of_row: NDArray[np.int32]  # -1 where a row has no path
@@ -70,7 +89,34 @@ class Catalog:
         if FOLDER not in shown and 1 < len(self.folders) <= MAX_CATEGORIES:
             ids = np.where(self.folder_of_row < 0, MAX_CATEGORIES, self.folder_of_row)
             shown[FOLDER] = Category(list(self.folders), ids.astype(np.uint8))
+        if CAMERA in shown:
+            shown[CAMERA] = shown.pop(CAMERA)  # last: it says least about what is seen
         return shown
+
+    @cached_property
+    def _by_hash(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Hashes of the keys in ascending order, and whose they are."""
+        hashes = np.fromiter(map(hash, self.keys), np.int64, len(self.keys))
+        order = np.argsort(hashes, kind="stable")
+        return hashes[order], order
+
+    def rows_of(self, keys: Sequence[str]) -> NDArray[np.int64]:
+        """Positions of keys, ascending; keys that are not there are left out."""
+        hashes, order = self._by_hash
+        wanted = np.fromiter(map(hash, keys), np.int64, len(keys))
+        at = np.searchsorted(hashes, wanted)
+        there = (at < len(hashes)) & (hashes[np.minimum(at, len(hashes) - 1)] == wanted)
+        return np.unique(order[at[there]])
+
+    @cached_property
+    def by_date(self) -> NDArray[np.int64]:
+        """Positions of all rows, the oldest picture first; those without a date at the end."""
+        return np.argsort(np.where(self.taken == NO_DATE, -NO_DATE - 1, self.taken), kind="stable")
+
+    @cached_property
+    def by_name(self) -> NDArray[np.int64]:
+        """Positions of all rows in the order of their keys."""
+        return np.array(sorted(range(len(self)), key=self.keys.__getitem__), np.int64)
 
     def rows_below(self, folder: str) -> NDArray[np.int64]:
         """Positions of the rows below a folder, at any depth."""
@@ -105,7 +151,7 @@ class _Column:
 
 def build_catalog(index: Index) -> Catalog:
     """Read all rows of an index once."""
-    keys: list[str] = []
+    keys, texts, taken = PackedTexts(), PackedTexts(), array("q")
     codes = bytearray()
     folders: dict[str, int] = {}
     folder_ids = array("i")
@@ -115,8 +161,10 @@ def build_catalog(index: Index) -> Catalog:
         codes += row.code.tobytes()
         folder = None if row.path is None else folder_of(row.path)
         folder_ids.append(-1 if folder is None else folders.setdefault(folder, len(folders)))
+        taken.append(_seconds(row))
+        texts.append(_text(row, taken[-1]))
         for name, value in row.metadata.items():
-            if not isinstance(value, str | int | float):
+            if not isinstance(value, str | int | float) or name in UNSEARCHED:
                 continue
             if name not in columns and len(columns) < MAX_NAMES:
                 columns[name] = _Column()
@@ -125,11 +173,46 @@ def build_catalog(index: Index) -> Catalog:
                 columns[name] = None
     return Catalog(
         keys,
+        texts,
+        np.frombuffer(taken, np.int64) if len(taken) else np.empty(0, np.int64),
         np.frombuffer(bytes(codes), np.uint8).reshape(-1, index.code_bytes),
         list(folders),
         np.frombuffer(folder_ids, np.int32) if len(folder_ids) else np.empty(0, np.int32),
         {name: column.category(len(keys)) for name, column in columns.items() if column},
     )
+
+
+def _seconds(row: Row) -> int:
+    """When a picture was taken, on the clock of its place; of its file, where nothing says so."""
+    said = row.metadata.get(TAKEN)
+    if isinstance(said, str):
+        with suppress(ValueError, OverflowError):
+            return int(datetime.fromisoformat(said).replace(tzinfo=UTC).timestamp())
+    if row.stamp is None:
+        return NO_DATE
+    seconds = row.stamp.mtime_ns // 1_000_000_000
+    with suppress(ValueError, OverflowError, OSError):
+        return seconds + time.localtime(seconds).tm_gmtoff
+    return NO_DATE
+
+
+def _text(row: Row, seconds: int) -> str:
+    """What a row is found by, in one line."""
+    parts = [row.key]
+    if row.path is not None and row.path != row.key:
+        parts.append(row.path)
+    with suppress(ValueError, OverflowError, OSError):
+        if seconds != NO_DATE:
+            date = time.gmtime(seconds)
+            parts.append(
+                f"{date.tm_year:04}-{date.tm_mon:02}-{date.tm_mday:02} {MONTHS[date.tm_mon - 1]}"
+            )
+    for name, value in row.metadata.items():
+        if name not in UNSEARCHED and isinstance(value, str | int | float):
+            parts.append(f"{name}:{str(value).lower() if isinstance(value, bool) else value}")
+        elif isinstance(value, list):
+            parts += [f"{name}:{each}" for each in value if isinstance(each, str)]
+    return folded("\t".join(parts))
 
 
 class CatalogCache:

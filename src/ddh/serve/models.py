@@ -26,6 +26,8 @@ class Health(BaseModel):
     images: bool
     pictures: bool
     token: bool
+    writable: bool
+    local: bool
 
 
 class Item(BaseModel):
@@ -73,6 +75,71 @@ class Listing(BaseModel):
     rows: int
 
 
+class Selected(BaseModel):
+    """Pictures that words and filters select; `next` is the offset of the following page."""
+
+    items: list[Item]
+    total: int
+    next: int | None
+    seconds: float
+
+
+class Month(BaseModel):
+    month: str
+    rows: int
+
+
+class Timeline(BaseModel):
+    months: list[Month]
+
+
+class Details(BaseModel):
+    """What a picture's file says; null for what it does not."""
+
+    key: str
+    tags: list[str]
+    file: str | None
+    bytes: int | None
+    modified: str | None
+    width: int | None
+    height: int | None
+    taken: str | None
+    camera: str | None
+    lens: str | None
+    exposure: str | None
+    place: tuple[float, float] | None
+
+
+class Paths(BaseModel):
+    paths: list[str]
+
+
+class Tag(BaseModel):
+    name: str
+    rows: int
+
+
+class Tags(BaseModel):
+    tags: list[Tag]
+
+
+class SavedSearch(BaseModel):
+    name: str
+    address: str
+
+
+class Searches(BaseModel):
+    searches: list[SavedSearch]
+
+
+class Folders(BaseModel):
+    """A folder of this machine and the names of the folders in it."""
+
+    path: str
+    parent: str | None
+    folders: list[str]
+
+
 class Folder(BaseModel):
     """A folder and the number of rows below it, at any depth."""
 
@@ -113,8 +180,8 @@ class MapState(BaseModel):
     colours: list[str]
 
 
-class MapKey(BaseModel):
-    key: str
+class MapKeys(BaseModel):
+    keys: list[str]
 
 
 class Colours(BaseModel):

@@ -38,6 +38,7 @@ from ddh.serve.writing import NewPicture, NewRow
 PAGE = Path(__file__).parent / "page"
 PAGE_TYPES = {".html", ".css", ".js", ".svg"}
 SEARCH = "/search"
+MAX_MAP_KEYS = 500  # of one request
 WATCH_SECONDS = 0.1  # until it is watched whether a client that waits is still there
 
 Result = TypeVar("Result")
@@ -167,10 +168,11 @@ def items(
 @router.get("/items/{key:path}", response_model=models.Item, tags=["items"])
 def item(service: ServiceOf, key: str) -> dict[str, Any]:
     """One row."""
-    return service.pictures.item(_row(service, key))
+    return service.pictures.item(find_row(service, key))
 
 
-def _row(service: Service, key: str) -> Row:
+def find_row(service: Service, key: str) -> Row:
+    """The row of a key; raises status 404 where there is none."""
     row = service.index.get(check_text(key, "a key"))
     if row is None:
         raise no_such_key(key)
@@ -230,7 +232,7 @@ async def _picture(service: Service, key: str, side: int, known: str) -> Respons
 
 
 def _picture_file(service: Service, key: str, side: int) -> tuple[str, Path]:
-    row = _row(service, key)
+    row = find_row(service, key)
     with suppress(OSError):
         if file := service.pictures.file(picture_name(row)):
             return thumbnail_tag(file, side), file
@@ -304,18 +306,26 @@ def map_colours(finished: FinishedMap, by: str) -> dict[str, Any]:
     }
 
 
-@router.get("/map/keys", response_model=models.MapKey, tags=["map"])
-def map_key(finished: FinishedMap, at: Offset) -> dict[str, Any]:
-    """The key of a point's row."""
+@router.get("/map/keys", response_model=models.MapKeys, tags=["map"])
+def map_keys(
+    finished: FinishedMap, at: Annotated[list[int], Query(max_length=MAX_MAP_KEYS)]
+) -> dict[str, Any]:
+    """The keys of the rows of some points."""
     keys = finished.catalog.keys
-    if at >= len(keys):
-        raise HTTPException(404, f"the map has {len(keys)} points, none at {at}")
-    return {"key": keys[at]}
+    if outside := [point for point in at if not 0 <= point < len(keys)]:
+        raise HTTPException(404, f"the map has {len(keys)} points, none at {outside[0]}")
+    return {"keys": [keys[point] for point in at]}
 
 
 @router.get("/", response_class=Response, include_in_schema=False)
+async def page(service: ServiceOf) -> Response:
+    """The page; the catalog that it needs is built while the browser reads it."""
+    service.warm_up()
+    return page_file("index.html")
+
+
 @router.get("/page/{name}", response_class=Response, include_in_schema=False)
-def page_file(name: str = "index.html") -> Response:
+def page_file(name: str) -> Response:
     """A file of the page."""
     files = {path.name: path for path in PAGE.glob("*") if path.suffix in PAGE_TYPES}
     if name not in files:
@@ -341,6 +351,8 @@ async def health(service: ServiceOf) -> dict[str, Any]:
         "images": service.encodes_pictures,
         "pictures": service.pictures.root is not None,
         "token": service.settings.token is not None,
+        "writable": service.settings.writable,
+        "local": service.settings.local,
     }
 
 

@@ -15,12 +15,15 @@ from ddh.index.collection import Collection
 from ddh.index.location import split_name
 from ddh.serve.batching import Batcher
 from ddh.serve.catalog import CatalogCache
+from ddh.serve.desktop import Adding
 from ddh.serve.disk_cache import DiskCache
 from ddh.serve.duplicates import Duplicates
 from ddh.serve.encoding import Decoders, Encoder, Encoding, Pixels, picture_preprocessing
+from ddh.serve.find import Finder
 from ddh.serve.items import Pictures
 from ddh.serve.maps import Maps
 from ddh.serve.metrics import Metrics
+from ddh.serve.notes import Notes
 from ddh.serve.search import Query, Searcher, SearchParams
 from ddh.serve.settings import Settings
 from ddh.serve.writing import Rows
@@ -68,6 +71,7 @@ class Service:
         self.catalogs = CatalogCache(self.index)
         self.duplicates = Duplicates(self.index, self.pictures)
         self.rows = Rows(writer, self.pictures, self.catalogs.invalidate)
+        self.finder, self.notes, self.adding = Finder(), Notes(writer), Adding(location)
         self.searcher = Searcher(searching, self.pictures, settings)
         self._searches: Batcher[Query, bytes] = Batcher(
             self.searcher.answer,
@@ -107,6 +111,10 @@ class Service:
             max_queue=settings.max_queued_images,
             on_batch=self.metrics.encoded,
         )
+
+    def warm_up(self) -> None:
+        """Build the catalog in the background, so that the first use of it need not wait."""
+        self._threads["catalog"].submit(self.catalogs.current)
 
     @property
     def encodes_pictures(self) -> bool:
@@ -160,6 +168,7 @@ class Service:
     def close(self) -> None:
         """Stop the threads and close the index; closing twice is fine."""
         self.maps.stop()
+        self.adding.close()
         if self._decoders is not None:
             self._decoders.close()
         for threads in self._threads.values():

@@ -82,6 +82,11 @@ class Settings:
             if is_limit and not value > 0:
                 raise InputError(f"{name.replace('_', ' ')} is a positive number, not {value}")
 
+    @property
+    def local(self) -> bool:
+        """Whether only this machine can reach the service, under its own names."""
+        return bool(self.hosts) and set(self.hosts) <= set(LOOPBACK)
+
     def cache_folder(self) -> Path:
         """The folder of thumbnails and maps: `cache`, DDH_CACHE, or `ddh` in the user's cache."""
         given = self.cache or os.environ.get("DDH_CACHE")

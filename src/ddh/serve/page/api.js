@@ -44,7 +44,10 @@ async function request(path, { json, form, method, headers, signal } = {}) {
 }
 
 /** The JSON of a response. @type {(path: string, options?: RequestOptions) => Promise<any>} */
-export const fetchJson = async (path, options) => (await request(path, options)).json();
+export const fetchJson = async (path, options) => {
+  const response = await request(path, options);
+  return [202, 204].includes(response.status) ? null : response.json();
+};
 
 /** The bytes of a response. @param {string} path */
 export const fetchBytes = async (path) => (await request(path)).arrayBuffer();

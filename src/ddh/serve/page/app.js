@@ -1,6 +1,7 @@
 // The page's shell: which view is open, the state of the service, the token and the theme.
 
 import { fetchJson, isReported, openSession, service } from "./api.js";
+import { useApp } from "./detail.js";
 import { DuplicatesView } from "./duplicates.js";
 import { h, icon } from "./dom.js";
 import { isCode } from "./codes.js";
@@ -25,21 +26,31 @@ let ready = false; // whether the service has answered
 
 /** @type {App} */
 const app = {
-  health: { name: "", rows: 0, bits: 0, images: false, pictures: false },
+  health: { name: "", rows: 0, bits: 0, images: false, pictures: false, writable: false, local: false, words: false },
 
-  /** Fetch the state of the service, then show the open view anew. */
-  async refresh() {
+  /** Fetch the state of the service; whether it answered. */
+  async reload() {
     try {
       app.health = await fetchJson("health");
     } catch (error) {
       if (!isReported(error)) showBanner(error.message);
-      return;
+      return false;
     }
     ready = true;
     const { name, rows, bits } = app.health;
     collection.replaceChildren(h("strong", {}, name), ` ${rows.toLocaleString()} pictures`,
       h("span", { class: "wide" }, ` · codes of ${bits} bits`));
-    show();
+    return true;
+  },
+
+  /** Fetch the state of the service, then show the open view anew. */
+  async refresh() {
+    if (await app.reload()) show();
+  },
+
+  /** Tags or saved searches have changed. */
+  notesChanged() {
+    /** @type {SearchView | undefined} */ (views.search)?.showNotes();
   },
 
   setTitle(text) {
@@ -171,6 +182,7 @@ function buildTheme() {
 history.scrollRestoration = "manual";
 tabs.append(...NAMES.map((name) =>
   h("a", { href: `#/${name}`, "data-view": name }, icon(name), h("span", {}, name[0].toUpperCase() + name.slice(1)))));
+useApp(app);
 buildTheme();
 listen();
 app.refresh();

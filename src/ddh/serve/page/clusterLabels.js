@@ -6,8 +6,10 @@ const AROUND = [-1, 0, 1].flatMap((row) => [-1, 0, 1].map((column) => row * STRI
 
 const cellOf = (value) => 1 + Math.max(0, Math.min(CELLS - 1, Math.floor(((value + 1) / 2) * CELLS)));
 
+const GATHERED = 0.2; // least share of its pictures that a label's region must hold, else it would mislead
+
 /**
- * The position of each of n labels, or null where a category has no points. of: the category of each point.
+ * The position of each of n labels, or null where a category is scattered. of: the category of each point.
  * @param {Float32Array} xy @param {Uint8Array} of @param {number} n @returns {([number, number] | null)[]}
  */
 export function labelPositions(xy, of, n) {
@@ -23,5 +25,7 @@ export function labelPositions(xy, of, n) {
     sum.y += xy[2 * i + 1];
     sum.points += 1;
   });
-  return sums.map(({ x, y, points }) => (points ? [x / points, y / points] : null));
+  const sizes = new Uint32Array(256);
+  for (const category of of) sizes[category] += 1;
+  return sums.map(({ x, y, points }, i) => (points && points >= GATHERED * sizes[i] ? [x / points, y / points] : null));
 }

@@ -39,10 +39,19 @@ const ICONS = {
   check: "M5 12.5l4.5 4.5L19 7.5",
   left: "M14.5 5L8 12l6.5 7",
   right: "M9.5 5L16 12l-6.5 7",
+  up: "M5 14.5L12 8l7 6.5",
   plus: "M12 5v14M5 12h14",
   minus: "M5 12h14",
   reset: "M4 9V4h5M20 9V4h-5M4 15v5h5M20 15v5h-5",
   theme: "M12 3a9 9 0 1 1 0 18zM12 3a9 9 0 0 0 0 18",
+  fit: "M9 4v5H4M20 9h-5V4M15 20v-5h5M4 15h5v5",
+  full: "M4 9V4h5M15 4h5v5M20 15v5h-5M9 20H4v-5",
+  open: "M14 4h6v6M20 4l-9 9M18 14v6H4V6h6",
+  folder: "M3 6h6l2 3h10v10H3z",
+  tag: "M4 4h8l8 8l-8 8l-8-8zM8.5 8.5h.01",
+  star: "M12 4l2.5 5.2l5.5.7l-4 3.9l1 5.6l-5-2.8l-5 2.8l1-5.6l-4-3.9l5.5-.7z",
+  stop: "M7 7h10v10H7z",
+  timeline: "M4 20V12M8 20V7M12 20v-5M16 20V4M20 20v-9",
   download: "M12 4v11M7.5 11L12 15.5L16.5 11M5 20h14",
 };
 
@@ -66,7 +75,8 @@ export function copyButton(text, label) {
   }, { class: "small" });
 }
 
-async function copied(text) {
+/** Copy a text; whether that was possible. @param {string} text */
+export async function copied(text) {
   try {
     await navigator.clipboard.writeText(text); // on https and on this machine only
     return true;
@@ -78,6 +88,37 @@ async function copied(text) {
     area.remove();
     return done;
   }
+}
+
+const toasts = h("div", { class: "toasts", role: "status" });
+
+/** A short message that goes by itself. @param {string} text */
+export function toast(text) {
+  (document.querySelector("dialog[open]") ?? document.body).append(toasts);
+  const message = h("p", {}, text);
+  toasts.replaceChildren(message);
+  setTimeout(() => message.remove(), 3500);
+}
+
+/**
+ * Ask for a line of text in a dialog; null where it was cancelled.
+ * @param {{title: string, label: string, action: string, value?: string, options?: string[]}} question @returns {Promise<string | null>}
+ */
+export function askText({ title, label, action, value = "", options = [] }) {
+  return new Promise((resolve) => {
+    const input = h("input", { type: "text", id: "asked", value, required: true, maxlength: "60", autocomplete: "off", list: options.length ? "asked-options" : null });
+    const form = h("form", { method: "dialog" }, h("h2", { id: "asked-title" }, title),
+      h("div", { class: "field" }, h("label", { for: "asked" }, label), input),
+      options.length ? h("datalist", { id: "asked-options" }, options.map((option) => h("option", { value: option }))) : null,
+      h("div", { class: "actions end" }, button(["Cancel"], () => dialog.close()), h("button", { class: "primary" }, action)));
+    const dialog = h("dialog", { class: "asking", "aria-labelledby": "asked-title" }, form);
+    let answer = /** @type {string | null} */ (null);
+    form.addEventListener("submit", () => { answer = input.value.trim() || null; });
+    dialog.addEventListener("close", () => { dialog.remove(); resolve(answer); });
+    document.body.append(dialog);
+    dialog.showModal();
+    input.select();
+  });
 }
 
 /** Shell commands, each with a button that copies it. @param {string[]} lines */

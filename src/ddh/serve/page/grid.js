@@ -1,25 +1,38 @@
-// A grid of pictures that fills itself as one scrolls, with keyboard navigation.
+// A grid of pictures of any length: only the rows near the viewport are in the document, and their
+// pages are fetched as they come into view. With keyboard navigation and multiple selection.
 
 import { distanceText } from "./codes.js";
-import { button, h, icon } from "./dom.js";
-import { Pager } from "./pager.js";
-import { altText, shortName, thumbnail } from "./thumbnail.js";
+import { h, icon } from "./dom.js";
+import { altText, captionOf, thumbnail } from "./thumbnail.js";
 
-const AHEAD = "900px"; // fetch the next page this far before it comes into view
-const PLACEHOLDERS = 18;
+const PAGE = 48;
+const GAP = 14, CAPTION = 50; // CSS pixels between cards, and of the words below a picture
+const AHEAD = 700; // CSS pixels above and below the viewport that are drawn
+const REST = 70; // ms that a scroll must rest before pages are fetched
+const TALLEST = 16_000_000; // CSS pixels: what browsers can lay out
+const HEADER = 60;
 
-/** One picture: a link that searches from it, its distance, and a button for its details. @type {(item: Item, index: number, bits: number, address: string, open: () => void) => HTMLLIElement} */
-function card(item, index, bits, address, open) {
+/** One picture: a link that searches from it, its words, a tick, and a button for its details. @type {(item: Item, index: number, options: CardOptions) => HTMLLIElement} */
+function card(item, index, { bits, address, total, selected }) {
   const distance = item.distance === undefined ? null : distanceText(item.distance);
+  const { name, folder } = captionOf(item);
   const link = h("a", { class: "card-link", href: address, tabindex: "-1", draggable: "false",
     "aria-label": `${altText(item)}${distance ? `, ${distance}` : ""}. Search from here` },
   h("span", { class: "frame" }, thumbnail(item, bits)),
   h("span", { class: "caption" },
-    distance ? h("span", { class: "distance" }, distance, bar(item.distance ?? 0, bits)) : null,
-    h("span", { class: "name", title: item.key }, shortName(item.key))));
-  return h("li", { class: "card", "data-index": index }, link, button([icon("info")], open,
-    { class: "about quiet icon-only", tabindex: "-1", title: "Details (Space)", "aria-label": `Details of ${item.key}` }));
+    distance
+      ? h("span", { class: "distance" }, distance, bar(item.distance ?? 0, bits))
+      : null,
+    h("span", { class: "name", title: item.key }, name, distance && folder ? h("span", { class: "in-folder" }, ` · ${folder}`) : null),
+    distance ? null : h("span", { class: "name in-folder" }, folder)));
+  return h("li", { class: selected ? "card selected" : "card", "data-index": index, "aria-setsize": total, "aria-posinset": index + 1 }, link,
+    h("button", { type: "button", class: "about quiet icon-only", tabindex: "-1", title: "Details (Space)", "aria-label": `Details of ${item.key}` }, icon("info")),
+    h("button", { type: "button", role: "checkbox", class: "tick", tabindex: "-1", "aria-checked": String(selected), title: "Select (x)", "aria-label": `Select ${item.key}` }, icon("check")));
 }
+
+/** @type {(index: number) => HTMLLIElement} */
+const placeholder = (index) =>
+  h("li", { class: "card placeholder", "aria-hidden": "true", "data-index": index }, h("span", { class: "frame" }), h("span", { class: "caption" }));
 
 /** A bar that is full where half of the bits differ, as for random codes. @param {number} distance @param {number} bits */
 function bar(distance, bits) {
@@ -31,61 +44,113 @@ function bar(distance, bits) {
 export class PictureGrid {
   /**
    * Callbacks: address(item) that a click leads to, page(answer, first) after each page, mark(item or null) on
-   * hover and focus, open(index) for the details, fail(error). @param {GridCallbacks} callbacks
+   * hover and focus, open(index) for the details, selection() when it has changed, fail(error). @param {GridCallbacks} callbacks
    */
   constructor(callbacks) {
     this.callbacks = callbacks;
     this.list = h("ul", { class: "grid", role: "list", "aria-label": "Pictures" });
     this.end = h("div", { class: "grid-end" });
     this.element = h("div", { class: "grid-room" }, this.list, this.end);
-    this.items = /** @type {Item[]} */ ([]);
+    this.items = /** @type {Item[]} */ ([]); // with holes where nothing has been fetched
+    this.total = 0;
     this.bits = 0;
+    this.selected = /** @type {Map<string, Item>} */ (new Map());
+    this.anchor = -1; // where a range of selected pictures begins
+    this.source = /** @type {Source | null} */ (null);
+    this.requests = /** @type {Map<number, {abort: AbortController, done: Promise<void>}>} */ (new Map()); // by page
     this.fresh = false; // whether the next pictures replace those that are shown
     this.refocus = false;
-    this.current = /** @type {Element | null} */ (null);
-    /** @type {Pager<ResultPage>} */
-    this.pager = new Pager(this.end, AHEAD, (answer) => {
-      const first = this.fresh;
-      this.append(answer.items);
-      callbacks.page(answer, first);
-    }, (error) => this.failed(error));
-    this.list.addEventListener("keydown", (event) => this.walk(event));
-    for (const type of ["focusin", "pointerover"]) {
-      this.list.addEventListener(type, (event) => { if (this.indexOf(event) >= 0) callbacks.mark(this.items[this.indexOf(event)]); });
-    }
-    for (const type of ["focusout", "pointerleave"]) this.list.addEventListener(type, () => callbacks.mark(null));
+    this.stop = 0; // the card that the Tab key reaches
+    this.columns = 1;
+    this.row = 0; // CSS pixels of a row with its gap
+    this.drawn = { first: 0, last: 0 };
+    this.frame = 0;
+    this.timer = 0;
+    new ResizeObserver(() => this.measure()).observe(this.element);
+    window.addEventListener("scroll", () => this.schedule(), { passive: true });
+    this.listen();
   }
 
-  /** Fill from a source, or from the pictures that were shown before. @param {Source<ResultPage>} source @param {number} bits @param {ListPage<Item> | null} kept */
+  listen() {
+    const { callbacks, list } = this;
+    list.addEventListener("keydown", (event) => this.walk(event));
+    list.addEventListener("click", (event) => this.click(event));
+    for (const type of ["focusin", "pointerover"]) {
+      list.addEventListener(type, (event) => { if (this.indexOf(event) >= 0) callbacks.mark(this.items[this.indexOf(event)] ?? null); });
+    }
+    for (const type of ["focusout", "pointerleave"]) list.addEventListener(type, () => callbacks.mark(null));
+  }
+
+  /** Fill from a source, or from the pictures that were shown before. @param {Source} source @param {number} bits @param {KeptGrid | null} kept */
   start(source, bits, kept) {
-    this.pager.start(source, kept ? kept.next : 0);
+    this.cancel();
+    this.source = source;
     this.bits = bits;
     this.fresh = true;
     if (kept) {
-      this.append(kept.items);
-      this.pager.watch();
+      this.clear();
+      this.items = kept.items;
+      this.total = kept.total;
+      this.redraw();
     } else {
       this.wait();
-      this.pager.more();
+      this.fetch(0);
     }
   }
 
-  /** Without a first page the owner reports why; without a later one what is there stays. @param {Error} error */
-  failed(error) {
-    if (this.fresh) {
-      this.append([]);
-      this.callbacks.fail(error);
-    } else {
-      this.end.textContent = `No more could be shown. ${error.message}`;
+  /** What `start` can begin with later. @returns {KeptGrid} */
+  kept() {
+    return { items: this.items, total: this.total };
+  }
+
+  cancel() {
+    for (const { abort } of this.requests.values()) abort.abort();
+    this.requests.clear();
+    clearTimeout(this.timer);
+  }
+
+  /** Fetch a page, unless that is under way. @param {number} page @returns {Promise<void>} */
+  fetch(page) {
+    const running = this.requests.get(page);
+    if (running || !this.source) return running?.done ?? Promise.resolve();
+    const abort = new AbortController();
+    const done = this.load(page, this.source, abort.signal).finally(() => {
+      if (this.requests.get(page)?.abort === abort) this.requests.delete(page);
+    });
+    this.requests.set(page, { abort, done });
+    return done;
+  }
+
+  /** @param {number} page @param {Source} source @param {AbortSignal} signal */
+  async load(page, source, signal) {
+    try {
+      const answer = await source(page * PAGE, PAGE, signal);
+      if (signal.aborted) return;
+      const first = this.fresh;
+      if (first) this.clear();
+      answer.items.forEach((item, i) => { this.items[page * PAGE + i] = item; });
+      const known = page * PAGE + answer.items.length;
+      this.total = answer.total ?? Math.max(this.total, answer.more ? known + 1 : known);
+      if (!answer.more && answer.items.length < PAGE) this.total = Math.min(this.total, known); // rows have gone meanwhile
+      this.redraw();
+      this.callbacks.page(answer, first);
+      if (first && this.refocus) this.focus(0); // the keyboard was in the grid before, and stays there
+    } catch (error) {
+      if (signal.aborted) return;
+      if (this.fresh) {
+        this.clear();
+        this.redraw();
+        this.callbacks.fail(error);
+      } else this.end.textContent = `No more could be shown. ${error.message}`;
     }
   }
 
   /** Earlier pictures stay, dimmed, until the new ones are there: nothing jumps. */
   wait() {
     this.list.setAttribute("aria-busy", "true");
-    if (this.items.length) return;
-    this.list.replaceChildren(...Array.from({ length: PLACEHOLDERS }, () =>
-      h("li", { class: "card placeholder", "aria-hidden": "true" }, h("span", { class: "frame" }), h("span", { class: "caption" }))));
+    if (this.total) return;
+    this.measure();
+    this.list.replaceChildren(...Array.from({ length: 3 * this.columns }, (_, i) => placeholder(i)));
   }
 
   clear() {
@@ -94,20 +159,107 @@ export class PictureGrid {
     this.fresh = false;
     this.end.textContent = "";
     this.items = [];
-    this.current = null;
+    this.total = 0;
+    this.stop = 0;
+    this.drawn = { first: 0, last: 0 };
     this.list.replaceChildren();
     this.list.removeAttribute("aria-busy");
   }
 
-  /** @param {Item[]} items */
-  append(items) {
-    if (this.fresh) this.clear();
-    const start = this.items.length;
-    this.items.push(...items);
-    this.list.append(...items.map((item, i) => card(item, start + i, this.bits, this.callbacks.address(item), () => this.callbacks.open(start + i))));
-    if (start > 0 || !items.length) return;
-    this.makeCurrent(this.list.children[0]);
-    if (this.refocus) this.focus(0); // the keyboard was in the grid before, and stays there
+  /** Columns and rows of the room there is. */
+  measure() {
+    const width = this.element.clientWidth;
+    if (!width) return;
+    const least = Math.max(128, Math.min(190, 0.1 * window.innerWidth));
+    const columns = Math.max(2, Math.floor((width + GAP) / (least + GAP)));
+    const row = (width - (columns - 1) * GAP) / columns + CAPTION + GAP;
+    if (columns === this.columns && Math.abs(row - this.row) < 0.01) return;
+    this.columns = columns;
+    this.row = row;
+    this.list.style.gridTemplateColumns = `repeat(${columns}, minmax(0, 1fr))`;
+    this.list.style.gridAutoRows = `${row - GAP}px`;
+    this.redraw();
+  }
+
+  /** Draw everything anew. */
+  redraw() {
+    if (this.fresh) return; // the former pictures stay until new ones are there
+    this.list.replaceChildren();
+    this.drawn = { first: 0, last: 0 };
+    this.draw();
+  }
+
+  schedule() {
+    if (!this.total || this.frame || !this.element.isConnected) return;
+    this.frame = requestAnimationFrame(() => { this.frame = 0; this.draw(); });
+  }
+
+  /** The rows that all pictures take, of which a browser can show so many. */
+  rows() {
+    return Math.min(Math.ceil(this.total / this.columns), Math.floor(TALLEST / Math.max(1, this.row)));
+  }
+
+  /** Bring the cards of the rows near the viewport into the document, and take the others out. */
+  draw() {
+    if (!this.row) this.measure();
+    if (!this.row || this.fresh) return;
+    const rows = this.rows();
+    const top = this.list.getBoundingClientRect().top;
+    const from = Math.max(0, Math.min(rows - 1, Math.floor((-top - AHEAD) / this.row)));
+    const to = Math.max(from, Math.min(rows, Math.ceil((window.innerHeight - top + AHEAD) / this.row)));
+    const first = Math.max(0, from * this.columns), last = Math.min(this.total, to * this.columns);
+    this.list.style.paddingTop = `${from * this.row}px`;
+    this.list.style.paddingBottom = `${Math.max(0, rows - to) * this.row}px`;
+    if (first !== this.drawn.first || last !== this.drawn.last) this.exchange(first, last);
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.fetchDrawn(), this.requests.size ? REST : 0);
+  }
+
+  /** Draw the cards from first to before last; those that are there already stay. @param {number} first @param {number} last */
+  exchange(first, last) {
+    const { list, drawn } = this;
+    const overlap = first < drawn.last && last > drawn.first;
+    if (!overlap) list.replaceChildren(...this.cards(first, last));
+    else {
+      for (let i = drawn.first; i < first; i += 1) list.firstElementChild?.remove();
+      for (let i = drawn.last; i > last; i -= 1) list.lastElementChild?.remove();
+      if (first < drawn.first) list.prepend(...this.cards(first, drawn.first));
+      if (last > drawn.last) list.append(...this.cards(drawn.last, last));
+    }
+    this.drawn = { first, last };
+    if (this.stop < first || this.stop >= last) this.makeStop(first); // the Tab key always finds a card
+  }
+
+  /** @param {number} first @param {number} last */
+  cards(first, last) {
+    return Array.from({ length: Math.max(0, last - first) }, (_, i) => this.card(first + i));
+  }
+
+  /** @param {number} index */
+  card(index) {
+    const item = this.items[index];
+    if (!item) return placeholder(index);
+    const element = card(item, index, { bits: this.bits, address: this.callbacks.address(item), total: this.total, selected: this.selected.has(item.key) });
+    if (index === this.stop) for (const each of element.querySelectorAll(".card-link, .tick, .about")) each.setAttribute("tabindex", "0");
+    return element;
+  }
+
+  fetchDrawn() {
+    const { first, last } = this.drawn;
+    const wanted = new Set();
+    for (let i = first; i < last; i += 1) if (!this.items[i]) wanted.add(Math.floor(i / PAGE));
+    if (this.total && last >= this.total && !this.items[this.total - 1]) wanted.add(Math.floor((this.total - 1) / PAGE));
+    for (const [page, { abort }] of this.requests) {
+      if (page * PAGE > last + PAGE || (page + 1) * PAGE < first - PAGE) { abort.abort(); this.requests.delete(page); } // scrolled past
+    }
+    for (const page of wanted) this.fetch(page);
+  }
+
+  /** The picture at a position, fetched where it has not been; null behind the last. @param {number} index @returns {Promise<Item | null>} */
+  async at(index) {
+    if (index < 0 || index >= this.total) return null;
+    if (!this.items[index]) await this.fetch(Math.floor(index / PAGE));
+    return this.items[index] ?? null;
   }
 
   /** The position of the card under an event, or -1. @param {Event} event */
@@ -116,33 +268,104 @@ export class PictureGrid {
     return element ? Number(element.dataset.index) : -1;
   }
 
-  /** One card is the stop of the Tab key; the arrows move it. @param {Element} element */
-  makeCurrent(element) {
-    const stops = (parent) => parent?.querySelectorAll(".card-link, .about") ?? [];
-    for (const stop of stops(this.current)) stop.setAttribute("tabindex", "-1");
-    for (const stop of stops(element)) stop.setAttribute("tabindex", "0");
-    this.current = element;
+  /** @param {number} index */
+  elementOf(index) {
+    return index < this.drawn.first || index >= this.drawn.last ? null : this.list.children[index - this.drawn.first];
   }
 
-  focus(index = 0) {
-    const element = this.list.children[Math.max(0, Math.min(index, this.list.children.length - 1))];
-    if (!element || element.classList.contains("placeholder")) return;
-    this.makeCurrent(element);
-    /** @type {HTMLElement | null} */ (element.querySelector(".card-link"))?.focus();
+  /** One card is the stop of the Tab key; the arrows move it. @param {number} index */
+  makeStop(index) {
+    const stops = (at) => this.elementOf(at)?.querySelectorAll(".card-link, .tick, .about") ?? [];
+    for (const stop of stops(this.stop)) stop.setAttribute("tabindex", "-1");
+    for (const stop of stops(index)) stop.setAttribute("tabindex", "0");
+    this.stop = index;
+  }
+
+  /** Move the keyboard to a card, and the page to where it is seen. @param {number} index */
+  async focus(index = 0) {
+    const at = Math.max(0, Math.min(index, this.total - 1));
+    if (!(await this.at(at))) return;
+    const top = this.list.getBoundingClientRect().top + Math.floor(at / this.columns) * this.row;
+    const below = top + this.row - window.innerHeight;
+    if (top < HEADER + GAP) window.scrollBy(0, top - HEADER - GAP);
+    else if (below > 0) window.scrollBy(0, below);
+    this.draw();
+    this.makeStop(at);
+    /** @type {HTMLElement | null} */ (this.elementOf(at)?.querySelector(".card-link") ?? null)?.focus({ preventScroll: true });
   }
 
   walk(event) {
     const index = this.indexOf(event);
-    if (index < 0 || event.altKey || event.ctrlKey || event.metaKey) return;
-    const columns = getComputedStyle(this.list).gridTemplateColumns.split(" ").length;
+    if (index < 0 || event.altKey || ((event.ctrlKey || event.metaKey) && event.key !== "a")) return;
     const onLink = /** @type {Element} */ (event.target).classList.contains("card-link");
     /** @type {Record<string, number>} */
-    const targets = { ArrowRight: index + 1, ArrowLeft: index - 1, ArrowDown: index + columns, ArrowUp: index - columns,
-      Home: 0, End: this.items.length - 1 };
+    const targets = { ArrowRight: index + 1, ArrowLeft: index - 1, ArrowDown: index + this.columns, ArrowUp: index - this.columns,
+      Home: 0, End: this.total - 1 };
     if (event.key in targets) {
-      if (targets[event.key] >= 0) this.focus(targets[event.key]);
+      const target = Math.min(targets[event.key], this.total - 1);
+      if (target >= 0) {
+        if (event.shiftKey) this.selectTo(index, target);
+        this.focus(target);
+      }
     } else if (event.key === " " && onLink) this.callbacks.open(index);
+    else if (event.key === "x") this.toggle(index);
+    else if (event.key === "Escape" && this.selected.size) this.selectNone();
+    else if (event.key === "a" && (event.ctrlKey || event.metaKey)) this.selectAll();
     else return;
     event.preventDefault();
+  }
+
+  click(event) {
+    const index = this.indexOf(event);
+    const target = /** @type {Element} */ (event.target);
+    if (index < 0 || !this.items[index]) return;
+    const onTick = target.closest(".tick");
+    if (target.closest(".about")) this.callbacks.open(index);
+    else if (event.shiftKey) this.selectTo(this.anchor < 0 ? index : this.anchor, index);
+    else if (onTick || event.ctrlKey || event.metaKey) this.toggle(index);
+    else return;
+    event.preventDefault();
+  }
+
+  /** @param {number} index */
+  toggle(index) {
+    const item = this.items[index];
+    if (!item) return;
+    if (!this.selected.delete(item.key)) this.selected.set(item.key, item);
+    this.anchor = index;
+    this.showSelection();
+  }
+
+  /** Select a range, as far as it has been fetched. @param {number} from @param {number} to */
+  selectTo(from, to) {
+    if (this.anchor < 0) this.anchor = from;
+    for (let i = Math.min(from, to); i <= Math.max(from, to); i += 1) {
+      const item = this.items[i];
+      if (item) this.selected.set(item.key, item);
+    }
+    this.showSelection();
+  }
+
+  /** Select everything that has been fetched. */
+  selectAll() {
+    for (const item of this.items) if (item) this.selected.set(item.key, item);
+    this.showSelection();
+  }
+
+  selectNone() {
+    this.selected.clear();
+    this.anchor = -1;
+    this.showSelection();
+  }
+
+  showSelection() {
+    for (const element of this.list.children) {
+      const item = this.items[Number(/** @type {HTMLElement} */ (element).dataset.index)];
+      const on = Boolean(item && this.selected.has(item.key));
+      element.classList.toggle("selected", on);
+      element.querySelector(".tick")?.setAttribute("aria-checked", String(on));
+    }
+    this.list.classList.toggle("selecting", this.selected.size > 0);
+    this.callbacks.selection();
   }
 }

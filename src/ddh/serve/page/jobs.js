@@ -1,7 +1,8 @@
 // The running and finished jobs: how far they are, when they will be done, and their curves.
 
+import { addFolder } from "./addFolder.js";
 import { fetchJson, isReported } from "./api.js";
-import { commands, failure, h, notice, s, statusLine, viewHead } from "./dom.js";
+import { button, commands, failure, h, icon, iconButton, notice, s, statusLine, toast, viewHead } from "./dom.js";
 
 const INTERVAL = 2000; // ms between requests while the view is visible
 const WIDTH = 360, HEIGHT = 170; // of a chart
@@ -29,15 +30,48 @@ export class JobsView {
     this.timer = 0;
     this.status = statusLine();
     this.list = h("div", { class: "jobs" });
-    this.element = h("div", { class: "view jobs-view" }, viewHead("Jobs", this.status), this.list);
+    this.dismissAll = button(["Dismiss the finished"], () => this.dismiss(this.ended), { class: "small", hidden: true });
+    this.add = button([icon("plus"), "Add a folder"], () => addFolder(() => this.started()), { class: "small primary", hidden: true });
+    const head = viewHead("Jobs", this.status);
+    head.append(h("div", { class: "head-tools" }, this.dismissAll, this.add));
+    this.element = h("div", { class: "view jobs-view" }, head, this.list);
     this.drawn = "";
+    this.ended = /** @type {Job[]} */ ([]);
+    this.ran = -1; // jobs that were running when they were last asked for
     document.addEventListener("visibilitychange", () => { if (this.open && !document.hidden) this.refresh(); });
   }
 
   show() {
     this.app.setTitle("Jobs");
     this.open = true;
+    this.add.hidden = !this.controls();
     this.refresh();
+  }
+
+  /** Whether jobs can be started and stopped here. */
+  controls() {
+    const { writable, local } = this.app.health;
+    return writable && local;
+  }
+
+  started() {
+    toast("The folder is being added.");
+    this.refresh();
+  }
+
+  /** @param {string} path @param {"POST" | "DELETE"} method */
+  async act(path, method) {
+    try {
+      await fetchJson(path, { method });
+    } catch (error) {
+      if (!isReported(error) && error.status !== 404) toast(error.message); // 404: it has ended by itself
+    }
+    this.refresh();
+  }
+
+  /** @param {Job[]} jobs */
+  async dismiss(jobs) {
+    for (const { id } of jobs) await this.act(`jobs/${encodeURIComponent(id)}`, "DELETE");
   }
 
   hide() {
@@ -58,23 +92,36 @@ export class JobsView {
   }
 
   /** @param {Job[]} jobs */
+  running(jobs) {
+    return jobs.filter(({ state }) => state === "running").length;
+  }
+
+  /** @param {Job[]} jobs */
   draw(jobs) {
     const text = JSON.stringify(jobs);
     if (this.drawn === text) return;
     this.drawn = text;
-    const status = jobs.length ? `${jobs.filter(({ state }) => state === "running").length} running` : "";
+    const status = jobs.length ? `${this.running(jobs)} running` : "";
     if (this.status.textContent !== status) this.status.textContent = status; // else it would be announced again
-    this.list.replaceChildren(...jobs.map(card), jobs.length ? "" : notice("No jobs yet",
+    this.ended = jobs.filter(({ state }) => state !== "running");
+    this.dismissAll.hidden = !this.controls() || !this.ended.length;
+    this.list.replaceChildren(...jobs.map((job) => card(job, this.controls() ? this : null)), jobs.length ? "" : notice("No jobs yet",
       h("p", {}, "Learning, encoding and indexing show here while they run, with their progress and curves. For example:"),
       commands("ddh fit photos/ -o photos.ddh")));
+    if (this.running(jobs) !== this.ran) this.app.reload();
+    this.ran = this.running(jobs);
   }
 }
 
-/** @param {Job} job */
-function card(job) {
+/** @param {Job} job @param {JobsView | null} owner whoever can stop and dismiss it */
+function card(job, owner) {
+  const id = encodeURIComponent(job.id);
+  const control = job.state === "running"
+    ? button([icon("stop"), "Stop"], () => owner?.act(`jobs/${id}/stop`, "POST"), { class: "small", "aria-label": `Stop ${job.title}` })
+    : iconButton("close", `Dismiss ${job.title}`, () => owner?.dismiss([job]));
   return h("article", { class: "job", "data-state": job.state, "aria-label": `${job.kind}: ${job.title}` },
     h("header", {}, h("span", { class: "kind" }, job.kind), h("h2", {}, job.title),
-      h("span", { class: `state ${job.state}` }, job.state)),
+      h("span", { class: `state ${job.state}` }, job.state), owner ? control : null),
     progress(job),
     job.message ? h("p", { class: "message" }, job.message) : null,
     h("p", { class: "muted small-text" }, `Started ${timeText(job.started)}`,

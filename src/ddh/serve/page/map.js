@@ -4,7 +4,9 @@ import { fetchBytes, fetchJson, isReported } from "./api.js";
 import { labelPositions } from "./clusterLabels.js";
 import { bitAt } from "./codes.js";
 import { count, failure, h, iconButton, notice, Slider, statusLine, viewHead } from "./dom.js";
-import { categoryColour, css, themeColour } from "./palette.js";
+import { drawLabels, shortLabels } from "./mapLabels.js";
+import { MapThumbnails } from "./mapThumbnails.js";
+import { categoryColour, css, sharedColours, themeColour } from "./palette.js";
 import { listenForPanZoom } from "./panZoom.js";
 import { current, go } from "./router.js";
 import { pixel, Scatter } from "./scatter.js";
@@ -12,8 +14,8 @@ import { thumbnail } from "./thumbnail.js";
 
 const INTERVAL = 700; // ms between requests while the layout is computed
 const NEAR = 14; // CSS pixels from a dot at which the pointer selects it
+const SMALLEST_SHARE = 0.006; // of all pictures that a category must have for a label, while all are in view
 const NONE = 255; // the category of a point that has none
-const MAX_LABELS = 24; // categories; with more, none is labelled on the map
 
 export class MapView {
   /** @param {App} app */
@@ -26,7 +28,7 @@ export class MapView {
     this.layoutOf = -1; // rows of the collection that is shown
     this.keys = /** @type {Map<number, string>} */ (new Map()); // of the points, as they were requested
     this.colourings = /** @type {Map<string, Colouring>} */ (new Map());
-    this.colouring = /** @type {Colouring} */ ({ of: new Uint8Array(0), names: [], colours: [], labels: [] });
+    this.colouring = /** @type {Colouring} */ ({ of: new Uint8Array(0), names: [], colours: [], labels: [], order: [], short: [], counts: [] });
     this.names = /** @type {string[]} */ ([]); // what points can be coloured by
     this.codes = /** @type {Uint8Array | null} */ (null);
     this.highlighted = /** @type {number | null} */ (null); // category
@@ -37,6 +39,7 @@ export class MapView {
       "aria-label": "Map of the collection. Arrow keys move, plus and minus zoom, 0 shows all, Enter searches from the picture in the middle.",
       "aria-describedby": "map-said" });
     this.scatter = new Scatter(this.canvas, (context, ratio) => this.drawAbove(context, ratio));
+    this.thumbnails = new MapThumbnails(this.scatter, this.keys, () => this.scatter.requestDraw());
     this.choice = h("select", { id: "colour-by", onchange: () =>
       go("map", this.choice.value === "" ? { bit: this.bit.value } : { colour: this.choice.value }, { replace: true }) });
     this.bit = new Slider({ id: "colour-bit", label: "Bit", max: app.health.bits - 1, pause: 0, text: String,
@@ -47,16 +50,16 @@ export class MapView {
     this.cross = h("div", { class: "cross", hidden: true, "aria-hidden": "true" });
     this.notices = h("div", { class: "map-notices" });
     this.status = statusLine();
-    this.tools = h("div", { class: "map-tools", role: "region", "aria-label": "Colours of the map" }, viewHead("Map", this.status),
+    this.tools = h("div", { class: "map-tools", role: "region", "aria-label": "Colours of the map" }, viewHead(h("h2", {}, "Map"), this.status),
       h("div", { class: "field" }, h("label", { for: "colour-by" }, "Colour by"), this.choice), this.bit.element, this.legend);
     const buttons = h("div", { class: "map-buttons" },
       iconButton("plus", "Zoom in", () => this.scatter.glideZoom(1.8)),
       iconButton("minus", "Zoom out", () => this.scatter.glideZoom(1 / 1.8)),
       iconButton("reset", "Show all", () => this.scatter.glide(...this.scatter.home())));
-    this.element = h("div", { class: "view map waiting" }, this.canvas, this.cross, this.notices, this.tools, buttons, this.tip, this.announced);
+    this.element = h("div", { class: "view map waiting" }, h("h1", { class: "unseen" }, "Map"), this.canvas, this.cross, this.notices, this.tools, buttons, this.tip, this.announced);
     window.addEventListener("themechange", () => { if (this.points) this.paint(); });
     listenForPanZoom(this.canvas, this.scatter, {
-      over: (x, y) => this.select(this.scatter.nearest(x, y, NEAR)),
+      over: (x, y) => this.select(this.pointAt(x, y, NEAR)),
       out: () => this.select(-1),
       press: (x, y, touch) => this.press(x, y, touch),
       middle: () => this.selectMiddle(),
@@ -109,6 +112,7 @@ export class MapView {
     this.colourings.clear();
     this.codes = null;
     this.keys.clear();
+    this.thumbnails.clear();
     this.layoutOf = this.app.health.rows;
     this.element.classList.remove("waiting");
     this.notices.replaceChildren();
@@ -145,7 +149,7 @@ export class MapView {
     const shown = Math.min(bit, this.app.health.bits - 1);
     this.bit.value = shown;
     const of = Uint8Array.from({ length: this.points }, (_, i) => bitAt(codes, shown, (i * codes.length) / this.points));
-    return { of, names: [`bit ${shown} is 0`, `bit ${shown} is 1`], colours: [categoryColour(0), categoryColour(1)], labels: [] };
+    return { of, names: [`bit ${shown} is 0`, `bit ${shown} is 1`], colours: [categoryColour(0), categoryColour(1)], labels: [], order: [], short: [], counts: [] };
   }
 
   drawLegend() {
@@ -185,7 +189,8 @@ export class MapView {
   drawAbove(context, ratio) {
     context.save();
     context.scale(ratio, ratio);
-    if (this.colouring.names.length <= MAX_LABELS) this.drawLabels(context);
+    if (this.app.health.pictures) this.thumbnails.draw(context);
+    this.drawLabels(context);
     if (this.selected >= 0) {
       const [x, y] = this.scatter.positionOf(this.selected);
       context.lineWidth = 2.5;
@@ -197,26 +202,25 @@ export class MapView {
     context.restore();
   }
 
-  /** A label that would overlap another one is left out; at a higher zoom there is room for it. @param {CanvasRenderingContext2D} context */
+  /** @param {CanvasRenderingContext2D} context */
   drawLabels(context) {
-    context.font = "600 13px system-ui, sans-serif";
-    context.textAlign = "center";
-    context.textBaseline = "middle";
-    context.lineJoin = "round";
-    context.lineWidth = 4;
-    context.strokeStyle = this.ink.halo;
-    context.fillStyle = this.ink.text;
-    const drawn = /** @type {{x: number, y: number, half: number}[]} */ ([]);
-    const { names, labels } = this.colouring;
-    labels.forEach((position, i) => {
-      if (!position || (this.highlighted !== null && this.highlighted !== i)) return;
+    const { short, labels, colours, order, counts } = this.colouring;
+    const least = this.highlighted === null ? (SMALLEST_SHARE * this.points) / this.scatter.zoom ** 2 : 0;
+    const { clientWidth, clientHeight } = this.canvas;
+    const shown = /** @type {PlacedLabel[]} */ ([]);
+    for (const i of order) {
+      const position = labels[i];
+      if (!position || counts[i] < least || (this.highlighted !== null && this.highlighted !== i)) continue;
       const [x, y] = this.scatter.toScreen(...position);
-      const half = context.measureText(names[i]).width / 2 + 4;
-      if (drawn.some((other) => Math.abs(other.y - y) < 18 && Math.abs(other.x - x) < other.half + half)) return;
-      drawn.push({ x, y, half });
-      context.strokeText(names[i], x, y);
-      context.fillText(names[i], x, y);
-    });
+      if (x > 0 && y > 0 && x < clientWidth && y < clientHeight) shown.push({ text: short[i], x, y, colour: css(colours[i]) });
+    }
+    drawLabels(context, shown, this.ink);
+  }
+
+  /** The point of the picture or dot at a place, or -1. @param {number} x @param {number} y @param {number} within */
+  pointAt(x, y, within) {
+    const pictured = this.thumbnails.at(x, y);
+    return pictured >= 0 ? pictured : this.scatter.nearest(x, y, within);
   }
 
   /** Select a dot (-1: none): its picture and key show beside it. @param {number} i */
@@ -252,7 +256,7 @@ export class MapView {
   }
 
   async keyOf(i) {
-    const key = this.keys.get(i) ?? /** @type {string} */ ((await fetchJson(`map/keys?at=${i}`)).key);
+    const key = this.keys.get(i) ?? /** @type {string} */ ((await fetchJson(`map/keys?at=${i}`)).keys[0]);
     this.keys.set(i, key);
     return key;
   }
@@ -273,7 +277,7 @@ export class MapView {
 
   /** A press searches; a finger, which cannot hover, first shows the picture. @param {number} x @param {number} y @param {boolean} touch */
   press(x, y, touch) {
-    const i = this.scatter.nearest(x, y, touch ? 2 * NEAR : NEAR);
+    const i = this.pointAt(x, y, touch ? 2 * NEAR : NEAR);
     if (touch && i !== this.selected) this.select(i);
     else this.search(i);
   }
@@ -291,9 +295,14 @@ export class MapView {
 
 /** Categories by name (2 before 10), each with a colour and a label. @param {string[]} categories @param {Uint8Array} of @param {Float32Array} xy @returns {Colouring} */
 function inOrder(categories, of, xy) {
-  const order = categories.map((_, i) => i).sort((a, b) => categories[a].localeCompare(categories[b], undefined, { numeric: true }));
+  const byName = categories.map((_, i) => i).sort((a, b) => categories[a].localeCompare(categories[b], undefined, { numeric: true }));
   const rank = new Uint8Array(256).fill(NONE);
-  order.forEach((category, at) => { rank[category] = at; });
+  byName.forEach((category, at) => { rank[category] = at; });
   const ranked = of.map((category) => rank[category]);
-  return { of: ranked, names: order.map((i) => categories[i]), colours: order.map((_, at) => categoryColour(at)), labels: labelPositions(xy, ranked, order.length) };
+  const names = byName.map((i) => categories[i]);
+  const counts = new Uint32Array(256);
+  for (const category of ranked) counts[category] += 1;
+  const order = names.map((_, i) => i).sort((a, b) => counts[b] - counts[a]);
+  const labels = labelPositions(xy, ranked, names.length);
+  return { of: ranked, names, order, counts, labels, short: shortLabels(names), colours: sharedColours(labels, order) };
 }

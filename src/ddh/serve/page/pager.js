@@ -18,7 +18,7 @@ export class Pager {
     }, { rootMargin: margin });
   }
 
-  /** Page through another list. @param {Source<T>} source @param {string | number | null} next */
+  /** Page through another list. @param {PageSource<T>} source @param {string | number | null} next */
   start(source, next = 0) {
     this.stop();
     this.source = source;

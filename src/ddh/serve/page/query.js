@@ -1,21 +1,27 @@
-// The panel of the query: where a picture comes in, and what is being searched for.
+// The panel of the query: the search field, where a picture comes in, and what is being searched for.
 
 import { BitGrid, distanceText } from "./codes.js";
 import { commands, h, icon, iconButton } from "./dom.js";
 import { pickButton } from "./upload.js";
 
+const PAUSE = 90; // ms that typing must rest
 const hovers = matchMedia("(hover: hover)");
 
 export class QueryPanel {
-  /** @param {{onFile: (file: File) => void, onText: (text: string) => void, onClear: () => void}} callbacks */
-  constructor({ onFile, onText, onClear }) {
+  /** onType is given the text as one types, onText when Enter is pressed. @param {{onFile: (file: File) => void, onType: (text: string) => void, onText: (text: string) => void, onClear: () => void}} callbacks */
+  constructor({ onFile, onType, onText, onClear }) {
     this.onFile = onFile;
     this.onClear = onClear;
-    this.input = h("input", { type: "search", id: "find", autocomplete: "off", spellcheck: "false",
-      placeholder: "A key or a code in hex", "aria-label": "Search by key or by code", enterkeyhint: "search" });
+    this.input = h("input", { type: "search", id: "find", autocomplete: "off", spellcheck: "false", maxlength: "500", enterkeyhint: "search" });
     const form = h("form", { class: "find", role: "search" }, icon("search"), this.input, h("kbd", { "aria-hidden": "true" }, "/"));
+    let timer = 0;
+    this.input.addEventListener("input", () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => onType(this.input.value.trim()), PAUSE);
+    });
     form.addEventListener("submit", (event) => {
       event.preventDefault();
+      clearTimeout(timer);
       if (this.input.value.trim()) onText(this.input.value.trim());
     });
     this.grid = new BitGrid("The query's code");
@@ -25,15 +31,26 @@ export class QueryPanel {
     this.code = /** @type {string | null} */ (null);
   }
 
+  /** What the field takes. @param {boolean} words whether the service searches by what a text means, too */
+  describe(words) {
+    this.input.placeholder = words ? "Name, date, or what is seen" : "Name, folder, date, #tag";
+    this.input.setAttribute("aria-label", words ? "Search by name, folder, date or tag, or, with Enter, by what is seen" : "Search by name, folder, date or tag");
+  }
+
+  /** Show the text of the address, unless somebody is typing. @param {string} text */
+  setText(text) {
+    if (document.activeElement !== this.input || !text) this.input.value = text;
+  }
+
   /** No query yet: the place to drop a picture, or why there is none. @param {boolean} takesPictures */
   idle(takesPictures) {
     this.code = null;
     this.room.replaceChildren(takesPictures
       ? h("div", { class: "drop" }, icon("picture"),
         h("p", {}, h("strong", {}, "Drop or paste a picture"), " anywhere to find what looks like it."),
-        pickButton("Pick a picture", this.onFile))
+        pickButton("Pick a picture", this.onFile, null))
       : h("div", { class: "drop closed" },
-        h("p", {}, h("strong", {}, "No model at hand,"), " so only keys and codes can be searched for. To search with pictures, name the model:"),
+        h("p", {}, h("strong", {}, "No model at hand,"), " so only pictures of the collection can be searched with. To search with others, name the model:"),
         commands("ddh serve INDEX --model MODEL")));
   }
 

@@ -7,6 +7,12 @@ import { h } from "./dom.js";
 /** The last part of a key, which for files is their name. @param {string} key */
 export const shortName = (key) => key.split("/").pop() || key;
 
+/** The folder of a key. @param {string} key */
+export const folderOf = (key) => key.split("/").slice(0, -1).join("/");
+
+/** What stands below a picture: its name, and the folder it lies in. @param {Item} item */
+export const captionOf = ({ key, folder }) => ({ name: shortName(key), folder: folder ?? folderOf(key) });
+
 /** Words for those who do not see the picture. @param {Item} item */
 export const altText = (item) => {
   const facts = Object.entries(item.metadata ?? {}).slice(0, 3).map(([name, value]) => `${name} ${value}`);
