@@ -14,7 +14,7 @@ import click
 from starlette.exceptions import HTTPException
 
 from ddh._core.errors import InputError
-from ddh.images.decoding import picture_extensions
+from ddh.images.formats import picture_extensions
 
 MAX_FOLDERS = 2000  # listed
 STOP_SECONDS = 10.0  # for jobs to end with the service
