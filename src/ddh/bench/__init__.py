@@ -19,6 +19,7 @@ BENCHES = {
     "table6": "ddh.bench.table6:table6",
     "quality": "ddh.bench.quality:quality",
     "recall": "ddh.bench.recall:recall",
+    "duplicates": "ddh.bench.duplicates:duplicates",
     "presets": "ddh.bench.presets:presets",
     "fig2": "ddh.bench.fig2:fig2",
     "fig3": "ddh.bench.retrieval_table:fig3",

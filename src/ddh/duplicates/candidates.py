@@ -13,9 +13,10 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from ddh.codes import MultiIndex
+from ddh.codes import MultiIndex, search_radius
 from ddh.codes.multi_index import tables_for_radius
 from ddh.duplicates.fingerprints import (
+    CODE_BYTES,
     FEATURES,
     SIDE,
     TURNS,
@@ -67,6 +68,43 @@ def code_pairs(codes: Bits, radius: int = RADIUS) -> Iterator[tuple[Rows, Rows, 
             second = np.repeat(part, counts)
             keep = (found.indices < second) & (place < MOST_NEIGHBOURS)
             yield found.indices[keep], second[keep], turn
+
+
+class PerceptualIndex:
+    """Perceptual codes that grow row by row; asking for near ones is a scan of eight turns.
+
+    Parameters
+    ----------
+    codes
+        The first rows, (n, 8) bytes, as `perceptual_code` gives them.
+    """
+
+    def __init__(self, codes: Bits | None = None) -> None:
+        self._rows: Bits = np.empty((0, CODE_BYTES), np.uint8)
+        self._count = 0
+        if codes is not None:
+            self.add(codes)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, codes: Bits) -> None:
+        """Append rows."""
+        count = self._count + len(codes)
+        if count > len(self._rows):
+            rows = np.empty((max(count, 3 * len(self._rows) // 2), CODE_BYTES), np.uint8)
+            rows[: self._count] = self._rows[: self._count]
+            self._rows = rows
+        self._rows[self._count : count] = codes
+        self._count = count
+
+    def near(self, code: Bits, radius: int = RADIUS) -> tuple[Rows, Rows]:
+        """Rows within `radius` of a code under some turn, nearest first, and those turns."""
+        turned = np.concatenate([turned_codes(code[None], turn) for turn in range(TURNS)])
+        found = search_radius(turned, self._rows[: self._count], radius)
+        turns = np.repeat(np.arange(TURNS), np.diff(found.limits))
+        order = np.argsort(found.distances, kind="stable")
+        return found.indices[order], turns[order]
 
 
 def by_codes(prints: list[Fingerprint]) -> list[Candidate]:
