@@ -203,7 +203,7 @@ BAD = [
     (b'{"code": "00000000", "folder": "\\ud800"}', ""),
     (b'{"key": ""}', "a key"),
     (b'{"code": "00000000", "values": [1, 2]}', "values are 32"),
-    (b'{"key": "plants/03.png", "values": [1, 2]}', "values are 32"),
+    (b'{"key": "plants/03.png", "values": [1, 2]}', "whose signs are a code"),
     (json.dumps({"code": "00000000", "values": [1e39] * 32}).encode(), "values are 32"),
     (b'{"code": "00000000", "values": ["a"]}', "values"),
     (b'{"code": "00000000", "wat": 1}', "wat"),

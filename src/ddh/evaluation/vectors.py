@@ -14,6 +14,7 @@ from ddh._core.arrays import l2_normalize
 from ddh._core.errors import InputError
 from ddh._core.progress import track
 from ddh._core.spans import spans
+from ddh.codes import pack, search_asymmetric
 from ddh.evaluation.average_precision import check_denominator
 from ddh.evaluation.inputs import Relevance
 from ddh.evaluation.protocol import UNSPECIFIED, Protocol, Score, digest
@@ -41,7 +42,8 @@ def mean_average_precision_of_vectors(
     """mAP@k of a ranking by similarity of vectors, equal similarities in a seeded order.
 
     A query without any relevant item counts 0. Memory: a block of similarities (64 MB) besides
-    the input; on `device` with torch, the database is copied there.
+    the input; on `device` with torch, the database is copied there (cosine only: asymmetric scores
+    are those of `ddh.codes.search_asymmetric`).
     """
     name = check_denominator(denominator)
     if k < 1:
@@ -51,7 +53,10 @@ def mean_average_precision_of_vectors(
     order = seeded_order(len(database), seed)
     relevance = relevance.permuted(order)
     depth = min(k, len(database))
-    nearest = _search(database[order], depth, device)
+    if distance == "asymmetric":
+        nearest = _search_bits(database[order], depth)
+    else:
+        nearest = _search(database[order], depth, device)
     values, empty = average_precisions(relevance, lambda rows: nearest(queries[rows]), k, name)
     base = protocol or Protocol()
     split = base.split
@@ -101,6 +106,11 @@ def _check(
             raise InputError("asymmetric search compares real-valued queries with +-1 codes")
         return queries, database
     return l2_normalize(queries), l2_normalize(database)
+
+
+def _search_bits(database: NDArray[np.float32], k: int) -> Nearest:
+    packed = pack(database)
+    return lambda queries: search_asymmetric(queries, packed, k).indices
 
 
 def _search(database: NDArray[np.float32], k: int, device: str | None) -> Nearest:

@@ -56,7 +56,7 @@ def open(
         Make a missing index; otherwise it is an error.
     approximate : bool
         Have the engine keep an approximate structure too (HNSW in PostgreSQL, IVF in Milvus) for
-        searches that ask for it.
+        searches that ask for it. A local index makes its lists in memory when they are asked for.
     features : int, optional
         Components of features to store beside each code, one byte each, when the index is made:
         64 to 256. Searches with features are then ordered almost as by the features themselves.

@@ -39,6 +39,7 @@ class LocalIndex(Index):
         self.header = read_header(folder) or create(folder, options.new_header(location))
         options.check(location, self.header)
         self._store = self._open_store()
+        self._lists: scan.Lists | None = None
         with self._store.reading() as snapshot:
             generation = snapshot.generation
         self._store.drop_other_pages(generation)
@@ -112,7 +113,8 @@ class LocalIndex(Index):
     ) -> list[list[Hit]]:
         with self._store.reading() as snapshot:
             excluded = self._excluded(snapshot, only)
-            found = scan.nearest(queries, snapshot.codes, offset + k, excluded)
+            lists = self._current_lists(snapshot) if approximate else None
+            found = scan.nearest(queries, snapshot.codes, offset + k, excluded, lists)
             page = (column[:, offset:] for column in found)
             return self._hits(snapshot, list(map(Neighbours, *page)))
 
@@ -128,7 +130,8 @@ class LocalIndex(Index):
         """As in the base class, but no row is read that is not an answer."""
         with self._store.reading() as snapshot:
             excluded, depth = self._excluded(snapshot, only), ranking.depth(offset + k)
-            found = scan.nearest(queries, snapshot.codes, depth, excluded)
+            lists = self._current_lists(snapshot) if approximate else None
+            found = scan.nearest(queries, snapshot.codes, depth, excluded, lists)
             order, scores = ranking.order(
                 snapshot.codes[found.indices],
                 lambda first: self._slot_features(np.take_along_axis(found.indices, first, axis=1)),
@@ -141,6 +144,12 @@ class LocalIndex(Index):
         with self._store.reading() as snapshot:
             found = scan.within(queries, snapshot.codes, radius, self._excluded(snapshot, only))
             return self._hits(snapshot, found)
+
+    def _current_lists(self, snapshot: Snapshot) -> scan.Lists:
+        """Lists of the codes, made when they are first asked for and when many rows are new."""
+        if self._lists is None or not self._lists.fits(snapshot.generation, snapshot.slots):
+            self._lists = scan.Lists(snapshot.generation, snapshot.codes)
+        return self._lists
 
     def _excluded(self, snapshot: Snapshot, only: Filter) -> scan.Tombstones:
         if not only:
@@ -276,7 +285,10 @@ class LocalIndex(Index):
         with self._store.reading() as snapshot:
             disk_bytes = sum(file.stat().st_size for file in Path(self.location).iterdir())
             pages = self._store.pages(snapshot.generation).path.name
-            return snapshot.deleted.dead, disk_bytes, {"page file": pages}
+            details = {"page file": pages}
+            if self._lists is not None:
+                details["approximate"] = f"recall {self._lists.index.measured_recall:.4f} measured"
+            return snapshot.deleted.dead, disk_bytes, details
 
     def compact(self) -> None:
         """Number the rows anew without gaps, write a new page file, and shrink the database."""
@@ -290,6 +302,7 @@ class LocalIndex(Index):
         self._store.shrink()
 
     def close(self) -> None:
+        self._lists = None
         self._store.close()
 
 

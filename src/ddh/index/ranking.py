@@ -116,12 +116,16 @@ def as_optional(scores: Scores) -> list[float | None]:
 
 def check_values(values: ArrayLike, queries: int, bits: int) -> NDArray[np.float32]:
     """Outputs of queries, finite and one per bit."""
-    array = np.asarray(values, np.float32)
+    with np.errstate(over="ignore"):
+        array = np.asarray(values, np.float32)
     if array.shape != (queries, bits):
         raise InputError(
-            f"the values of {queries} queries of {bits} bits have the shape ({queries}, {bits}), "
-            f"not {array.shape}"
+            f"values are {bits} numbers per query, one for each bit: the values of {queries} have "
+            f"the shape ({queries}, {bits}), not {array.shape}"
         )
     if not np.isfinite(array).all():
-        raise InputError("the values hold NaN or infinity: give what the model's outputs() gives")
+        raise InputError(
+            f"values are {bits} numbers per query, and these hold NaN or infinity: give what the "
+            "model's outputs() gives"
+        )
     return array

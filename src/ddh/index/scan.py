@@ -1,4 +1,4 @@
-"""Exact search over codes, leaving out rows that are deleted or excluded by a filter.
+"""Search over codes, leaving out rows that are deleted or excluded by a filter.
 
 Slots are rows of the code array; every answer is ordered by distance, then by slot.
 """
@@ -9,13 +9,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ddh.codes import Neighbours, search, search_radius
+from ddh.codes import ApproximateIndex, Neighbours, search, search_radius
 from ddh.index.rows import Codes
 
 Slots = NDArray[np.int64]
 
 CHUNK_ROWS = 1 << 20  # gathered at once: 8 MB of 64-bit codes
 DEEPEST = 1 << 16  # of neighbours asked for to get past deleted ones
+MOST_GROWTH = 1.25  # of the slots, until lists are made anew
 FEW_BYTES = 160 << 20  # compared: some milliseconds, for which threads are not worth starting
 
 
@@ -45,22 +46,51 @@ class Tombstones:
             yield np.flatnonzero(bits == 0) + start
 
 
-def nearest(queries: Codes, codes: Codes, k: int, deleted: Tombstones) -> Neighbours:
-    """The k nearest live slots of each query, fewer where fewer live.
+class Lists:
+    """Inverted lists of the slots there were, with the slots written since compared one by one."""
+
+    def __init__(self, generation: int, codes: Codes) -> None:
+        self.generation = generation
+        self.index = ApproximateIndex(codes, 8 * codes.shape[1])
+
+    def fits(self, generation: int, slots: int) -> bool:
+        """Whether the lists are of these codes, and most slots are in them."""
+        return generation == self.generation and slots <= MOST_GROWTH * len(self.index)
+
+    def search(self, queries: Codes, codes: Codes, k: int) -> Neighbours:
+        """The k nearest slots that the lists find."""
+        built = len(self.index)
+        found = self.index.search(queries, k)
+        if built == len(codes):
+            return found
+        distances, slots = search(queries, codes[built:], k)
+        return Neighbours.merge([found, Neighbours(distances, slots + built)], k)
+
+
+def nearest(
+    queries: Codes, codes: Codes, k: int, deleted: Tombstones, lists: Lists | None = None
+) -> Neighbours:
+    """The k nearest live slots of each query, fewer where fewer live; exact without lists.
 
     More than k are asked for until enough of them live, or the live codes are gathered.
     """
+
+    def find(asked: Codes, depth: int) -> Neighbours:
+        if lists is not None:
+            return lists.search(asked, codes, depth)
+        return search(asked, codes, depth, _threads(asked, codes))
+
     k = min(k, deleted.slots - deleted.dead)
     if not k or not len(queries):
         return Neighbours.empty(len(queries), k)
     if not deleted.dead:
-        return search(queries, codes, k, _threads(queries, codes))
+        return find(queries, k)
     if deleted.dead > deleted.slots // 2:
         return nearest_among(queries, codes, k, deleted.live())
     distances, slots = Neighbours.empty(len(queries), k)
     todo, depth = np.arange(len(queries)), k + min(k, deleted.dead)
     while len(todo) and depth <= max(DEEPEST, 2 * k):
-        found = search(queries[todo], codes, depth, _threads(todo, codes))
+        found = find(queries[todo], depth)
         alive = ~deleted.at(found.indices)
         enough = alive.sum(axis=1) >= k
         first = alive[enough] & (alive[enough].cumsum(axis=1) <= k)

@@ -25,7 +25,7 @@ from ddh.index import Hit, Index
 from ddh.index.collection import COMPARED_HITS, same_content_first
 from ddh.index.features import Stored
 from ddh.index.filters import make_filter
-from ddh.index.ranking import CANDIDATES, FEATURE_CANDIDATES
+from ddh.index.ranking import CANDIDATES, FEATURE_CANDIDATES, check_values
 from ddh.index.rows import check_text
 from ddh.serve.bodies import CodeText, Fields, Where, parse_code
 from ddh.serve.errors import no_such_key
@@ -108,7 +108,9 @@ class Searcher:
             key = None if params.key is None else check_text(params.key, "a key")
             code = None if params.code is None else parse_code(params.code, self._bits)
             if params.values is not None:
-                values = self._check_values(params)
+                if code is None:
+                    raise InputError("values are the outputs whose signs are a code: give it too")
+                values = check_values([params.values], 1, self._bits)[0]
         limits = self._settings
         if params.k > limits.max_results:
             raise InputError(f"k is at most {limits.max_results}, not {params.k}")
@@ -120,13 +122,6 @@ class Searcher:
         make_filter(params.where, folder)  # refuses what no engine can compare
         where = json.dumps(params.where, sort_keys=True) if params.where else ""
         return Query(params, (where, folder), code, key, values, _parse_features(params))
-
-    def _check_values(self, params: SearchRequest) -> Values:
-        with np.errstate(over="ignore"):
-            values = np.array(params.values, np.float32)
-        if params.code is None or len(values) != self._bits or not np.isfinite(values).all():
-            raise InputError(f"values are {self._bits} finite numbers, one for each bit of a code")
-        return values
 
     def answer(self, queries: Sequence[Query]) -> list[bytes | Exception]:
         """The response body of each query, or its error; runs in a worker thread."""
