@@ -10,7 +10,8 @@ from torch import nn
 
 from ddh._core.errors import DDHWarning, InputError, MissingDependency, ModelError
 from ddh.backbones import CNNF, create, fold_batch_norm, load_matconvnet, rebuild
-from ddh.backbones.efficientnet_lite import VARIANTS, SamePadding
+from ddh.backbones.efficientnet_lite import SamePadding
+from ddh.backbones.variants import VARIANTS
 
 
 def test_cnnf_has_the_shapes_of_table_1():
@@ -138,7 +139,8 @@ def test_lite0_recognises_what_imagenet_taught_it(flowers17_root):
     """Daisies (class 985 of ImageNet) are images 801 to 880 of Oxford-17."""
     from PIL import Image
 
-    from ddh.backbones.weights import packaged_file, read_state
+    from ddh.backbones.variants import packaged_file
+    from ddh.backbones.weights import read_state
 
     variant = VARIANTS["efficientnet-lite0"]
     network = create("efficientnet-lite0").eval()

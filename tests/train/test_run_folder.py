@@ -32,7 +32,7 @@ def interrupted(model, X, folder, monkeypatch, **options):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("ddh.train.trainer.Trainer.run", stop)
+        patch.setattr("ddh.train.linear.LinearTraining.run", stop)
         with pytest.raises(KeyboardInterrupt):
             model.fit(X, checkpoint_dir=folder, **options)
 

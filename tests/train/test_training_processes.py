@@ -19,7 +19,7 @@ import ddh
 from ddh._core.errors import DDHError, InputError, ModelError
 from ddh.train import checkpoint_io
 from ddh.train.distributed import SINGLE, Processes, job
-from ddh.train.head import FILE
+from ddh.train.linear import FILE
 
 SCRIPT = Path(__file__).with_name("processes_script.py")
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]

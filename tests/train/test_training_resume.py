@@ -23,15 +23,15 @@ SCRIPT = textwrap.dedent(
     from ddh import DDH
     from ddh.backbones import ResNet
     from ddh.hashers import ddh as method
-    from ddh.train import trainer
+    from ddh.train import linear, trainer
     method.create = lambda *given: ResNet("resnet18", 8, tiny_stem=True, width=4)
     torch.set_num_threads(1)
-    trainer.CHECKPOINT_SECONDS = 0.0
+    trainer.CHECKPOINT_SECONDS = linear.CHECKPOINT_SECONDS = 0.0
     out, work, depth, resume = sys.argv[1:5]
     rng = np.random.default_rng(0)
     if depth == "head":
         X = rng.standard_normal((400, 24)).astype(np.float32)
-        model = DDH(bits=12, epochs=40, batch_size=32, alpha=2.0)
+        model = DDH(bits=12, epochs=60, batch_size=32, alpha=2.0)
     else:
         X = rng.integers(0, 256, (48, 8, 8, 3), dtype=np.uint8)
         model = DDH(bits=8, epochs=2, network_epochs=15, batch_size=8, depth=depth)
@@ -157,7 +157,7 @@ def test_a_refusal_before_the_work_leaves_no_folder(tmp_path):
 
 
 def test_steps_on_small_weights_are_small():
-    from ddh.train.head import relative_step
+    from ddh.train.head_training import relative_step
 
     def share(size):
         return relative_step(torch.nn.Parameter(torch.full((3, 4), size)))

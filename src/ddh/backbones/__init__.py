@@ -1,29 +1,64 @@
-"""Networks that turn pixels into features: CNN-F, EfficientNet-Lite, ResNet, any timm model."""
+"""Networks that turn pixels into features: CNN-F, EfficientNet-Lite, ResNet, any timm model.
+
+EfficientNet-Lite0, the default, also comes as an `OnnxNetwork`, which encodes without torch.
+"""
 
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ddh._core.errors import DDHWarning, InputError
-from ddh.backbones.base import Backbone, fold_batch_norm
-from ddh.backbones.cnnf import CNNF, load_matconvnet
-from ddh.backbones.efficientnet_lite import VARIANTS, EfficientNetLite
-from ddh.backbones.resnet import DEPTHS, ResNet
-from ddh.backbones.timm_models import TimmBackbone
-from ddh.backbones.weights import checked_file, description_of, write_weights
+from ddh._core.lazy import lazy_names, needs_torch
+from ddh.backbones.onnx_network import NAME, NETWORKS, OnnxNetwork
+from ddh.backbones.variants import VARIANTS, checked_file
+
+if TYPE_CHECKING:
+    from ddh.backbones.base import Backbone as Backbone
+    from ddh.backbones.base import fold_batch_norm as fold_batch_norm
+    from ddh.backbones.cnnf import CNNF as CNNF
+    from ddh.backbones.cnnf import load_matconvnet as load_matconvnet
+    from ddh.backbones.efficientnet_lite import EfficientNetLite as EfficientNetLite
+    from ddh.backbones.resnet import ResNet as ResNet
+    from ddh.backbones.timm_models import TimmBackbone as TimmBackbone
 
 __all__ = [
-    "Backbone", "CNNF", "EfficientNetLite", "NAMES", "ResNet", "TimmBackbone", "create",
-    "fold_batch_norm", "load_matconvnet", "rebuild", "save",
+    "Backbone", "CNNF", "ENCODERS", "EfficientNetLite", "NAMES", "Network", "OnnxNetwork", "ResNet",
+    "TimmBackbone", "create", "default_encoder", "fold_batch_norm", "load_matconvnet", "rebuild",
+    "save",
 ]  # fmt: skip
 
+#: A network that gives features: of torch, or one that only encodes.
+Network: TypeAlias = "Backbone | OnnxNetwork"
+
 NAMES = ("cnn-f", *VARIANTS, "resnet18", "resnet50", "resnet18-tiny", "resnet50-tiny", "timm/NAME")
+RESNETS = ("resnet18", "resnet50")
+#: What runs a network: ONNX Runtime, in 8 bits or in floating point, or torch.
+ENCODERS = (*NETWORKS, "torch")
+DEFAULT_ENCODER = "onnx-int8"
+
+__getattr__ = lazy_names(
+    "ddh.backbones",
+    {
+        "Backbone": "base",
+        "fold_batch_norm": "base",
+        "CNNF": "cnnf",
+        "load_matconvnet": "cnnf",
+        "EfficientNetLite": "efficientnet_lite",
+        "ResNet": "resnet",
+        "TimmBackbone": "timm_models",
+    },
+)
+
+
+def default_encoder(name: str = NAME, weights: str | Path | None = "auto") -> str:
+    """The encoder of a frozen network on a CPU: ONNX Runtime where the package has it."""
+    return DEFAULT_ENCODER if (name, weights) == (NAME, "auto") else "torch"
 
 
 def create(
     name: str = "efficientnet-lite0", weights: str | Path | None = "auto", size: int | None = None
-) -> Backbone:
-    """Create a backbone.
+) -> "Backbone":
+    """Create a backbone of torch, to be trained or frozen. `OnnxNetwork` is its lighter sibling.
 
     Parameters
     ----------
@@ -48,6 +83,9 @@ def create(
     if weights in (None, "random"):
         return network
     if weights == "auto":
+        from ddh.backbones.efficientnet_lite import EfficientNetLite
+        from ddh.backbones.timm_models import TimmBackbone
+
         if isinstance(network, EfficientNetLite):
             network.load_imagenet()
         elif isinstance(network, TimmBackbone):
@@ -63,25 +101,36 @@ def create(
     return _from_file(network, Path(str(weights)))
 
 
-def rebuild(name: str, size: int | None, options: dict[str, Any] | None = None) -> Backbone:
+def rebuild(name: str, size: int | None, options: dict[str, Any] | None = None) -> "Backbone":
     """The bare network of a name, or of a saved model with its options; weights to be loaded."""
     options = options or {}
-    if name in VARIANTS:
-        return EfficientNetLite(name, size)
-    if name.removesuffix("-tiny") in DEPTHS:
-        options = {"tiny_stem": name.endswith("-tiny")} | options
-        return ResNet(name.removesuffix("-tiny"), size, **options)
-    if name == "cnn-f":
-        if size not in (None, 224):
-            raise InputError("cnn-f reads pictures of 224 pixels: its full layers fix the size")
-        return CNNF(**options)
-    if name.startswith("timm/"):
-        return TimmBackbone(name.removeprefix("timm/"), size)
+    with needs_torch(f"the backbone {name}"):
+        if name in VARIANTS:
+            from ddh.backbones.efficientnet_lite import EfficientNetLite
+
+            return EfficientNetLite(name, size)
+        if name.removesuffix("-tiny") in RESNETS:
+            from ddh.backbones.resnet import ResNet
+
+            options = {"tiny_stem": name.endswith("-tiny")} | options
+            return ResNet(name.removesuffix("-tiny"), size, **options)
+        if name == "cnn-f":
+            from ddh.backbones.cnnf import CNNF
+
+            if size not in (None, 224):
+                raise InputError("cnn-f reads pictures of 224 pixels: its full layers fix the size")
+            return CNNF(**options)
+        if name.startswith("timm/"):
+            from ddh.backbones.timm_models import TimmBackbone
+
+            return TimmBackbone(name.removeprefix("timm/"), size)
     raise InputError(f"there is no backbone {name!r}; there are: {', '.join(NAMES)}")
 
 
-def save(network: Backbone, path: str | Path) -> None:
+def save(network: "Backbone", path: str | Path) -> None:
     """Write the weights of a backbone for `create("auto", path)`, in half precision."""
+    from ddh.backbones.weights import write_weights
+
     description = {
         "name": network.name,
         "options": network.options(),
@@ -91,7 +140,10 @@ def save(network: Backbone, path: str | Path) -> None:
     write_weights(Path(path), network.state_dict(), description)
 
 
-def _described(weights: str | Path | None, size: int | None) -> Backbone:
+def _described(weights: str | Path | None, size: int | None) -> "Backbone":
+    with needs_torch("a backbone of a weights file"):
+        from ddh.backbones.weights import description_of
+
     path = Path(str(weights))
     described = description_of(path)
     if described is None:
@@ -105,7 +157,7 @@ def _described(weights: str | Path | None, size: int | None) -> Backbone:
     return _load_own(network, path, described)
 
 
-def _load_own(network: Backbone, path: Path, described: dict[str, Any]) -> Backbone:
+def _load_own(network: "Backbone", path: Path, described: dict[str, Any]) -> "Backbone":
     if (network.name, network.options()) != (described["name"], described["options"]):
         raise InputError(
             f"{path.name} holds weights of {described['name']} {described['options'] or ''}, not "
@@ -116,8 +168,12 @@ def _load_own(network: Backbone, path: Path, described: dict[str, Any]) -> Backb
     return network
 
 
-def _from_file(network: Backbone, path: Path) -> Backbone:
+def _from_file(network: "Backbone", path: Path) -> "Backbone":
     """Weights from a local file: the ImageNet file of that network, or a state of ours."""
+    from ddh.backbones.cnnf import CNNF, load_matconvnet
+    from ddh.backbones.efficientnet_lite import EfficientNetLite
+    from ddh.backbones.weights import description_of
+
     checked_file(path)
     if (described := description_of(path)) is not None:
         return _load_own(network, path, described)

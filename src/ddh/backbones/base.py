@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from ddh._core.errors import InputError
-from ddh.backbones.weights import file_digest, load_exactly, read_state
+from ddh.backbones.variants import file_digest
+from ddh.backbones.weights import load_exactly, read_state
 from ddh.images import Preprocessing
 
 

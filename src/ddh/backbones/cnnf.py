@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from ddh._core.errors import ModelError
 from ddh.backbones.base import Backbone
-from ddh.backbones.weights import checked_file, file_digest
+from ddh.backbones.variants import checked_file, file_digest
 from ddh.images import Preprocessing
 
 Pooling = Literal["table 1", "matconvnet"]

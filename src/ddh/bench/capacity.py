@@ -239,21 +239,23 @@ def measured_rates(side: int, device: str = "cpu", small: int = 1) -> dict[str, 
 
 
 def _pictures(count: int, side: int, device: str) -> dict[str, float]:
-    from ddh.backbones import create
+    from ddh.backbones import OnnxNetwork, create
     from ddh.bench.encode import sample_photographs
     from ddh.images import ImageFolder
     from ddh.train import Extractor
 
     with tempfile.TemporaryDirectory() as scratch:
         source = ImageFolder(sample_photographs(Path(scratch), count, 0))
-        extractor = Extractor(create("efficientnet-lite0", size=side), device)
+        on_cpu = device == "cpu"
+        network = OnnxNetwork(size=side) if on_cpu else create("efficientnet-lite0", size=side)
+        extractor = Extractor(network, device)
 
         def walk() -> None:
-            for batch in extractor.stream(source):
-                batch.features.cpu()
+            for _ in extractor.stream(source):
+                pass
 
         walk()
-        seconds = fastest(walk, clock="cpu" if device == "cpu" else "wall")
+        seconds = fastest(walk, clock="cpu" if on_cpu else "wall")
     return {"pictures": count / seconds * (side / MEASURED_SIDE) ** 2}
 
 
@@ -274,14 +276,14 @@ def _training(images: int) -> dict[str, float]:
     from ddh.objective import GraphPositives
     from ddh.train import settings
     from ddh.train.distributed import Shard, current
-    from ddh.train.head import HashingTask
+    from ddh.train.head_training import HashingTask
     from ddh.train.inputs import FeatureInputs
     from ddh.train.network import HashingLayer
     from ddh.train.trainer import Schedule, Trainer
 
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(images, DIMENSIONS, generator=generator)
-    layer = HashingLayer(DIMENSIONS, 64, generator)
+    layer = HashingLayer(DIMENSIONS, 64, 0)
     degree = min(round(RATES["labels per image"].value), images - 1)
     chosen = settings("fast")
     positives = GraphPositives(random_graph(images, degree, np.random.default_rng(0)))

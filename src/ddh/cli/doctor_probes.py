@@ -124,8 +124,7 @@ def device() -> Outcome:
 def weights(name: str) -> Outcome:
     """Whether the ImageNet weights of a backbone are there, and are the right ones."""
     from ddh._core.errors import MissingDependency
-    from ddh.backbones.efficientnet_lite import VARIANTS
-    from ddh.backbones.weights import packaged_file
+    from ddh.backbones.variants import VARIANTS, packaged_file
 
     variant = VARIANTS[name]
     try:

@@ -8,7 +8,7 @@ from torch import Tensor
 from ddh.hashers.deep import DeepHasher
 from ddh.hashers.deep_training import DeepTraining, HashLayers, Objective, straight_through
 from ddh.hashers.greedyhash import similarity_loss
-from ddh.train.inputs import Pictures
+from ddh.train.features import Pictures
 
 
 def half_half(outputs: Tensor) -> Tensor:

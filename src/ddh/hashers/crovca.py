@@ -8,7 +8,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, normalize
 
 from ddh.hashers.deep_training import DeepTraining, HashLayers, Objective, standardize_batch
 from ddh.hashers.two_views import TwoViewHasher
-from ddh.train.inputs import Pictures
+from ddh.train.features import Pictures
 
 
 def alignment(one: Tensor, other: Tensor) -> Tensor:

@@ -6,22 +6,20 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from ddh._core.arrays import l2_normalize
 from ddh._core.errors import InputError
-from ddh.backbones import Backbone, create
+from ddh._core.lazy import needs_torch
+from ddh.backbones import ENCODERS, Network, OnnxNetwork, create, default_encoder
 from ddh.hashers.base import Floats
 from ddh.hashers.image_hasher import ImageHasher
 from ddh.images import ImageSource
-from ddh.pretrain import Stages, pretrain_settings, pretrain_stages
-from ddh.pretrain.recipe import recipe
-from ddh.train.device import choose
+from ddh.pretrain.recipe import Stages, recipe
+from ddh.train.device import device_type
 from ddh.train.distributed import current
-from ddh.train.features import Features
+from ddh.train.features import Features, Pictures
 from ddh.train.head import fit_head
-from ddh.train.inputs import Pictures
 from ddh.train.run_folder import Run
 from ddh.train.settings import Depth, Settings, adapt, settings
 
@@ -46,6 +44,10 @@ class DDH(ImageHasher):
         "auto" (pretrained), "random", or a file of weights.
     size : int, optional
         Side of the network's input in pixels; by default that of the backbone.
+    encoder : {"auto", "onnx-int8", "onnx", "torch"}, default "auto"
+        What runs the backbone: ONNX Runtime on the CPU, for EfficientNet-Lite0 as it comes with
+        the package, or torch, which trains networks and knows GPUs. "auto" is ONNX Runtime where
+        that is possible and there is no GPU. Codes of different encoders do not mix.
     label_backbone : str, optional
         Another backbone whose features give the labels (the paper takes ResNet's pool5 for them
         and trains CNN-F).
@@ -115,6 +117,7 @@ class DDH(ImageHasher):
         backbone: str | None = None,
         weights: str | None = "auto",
         size: int | None = None,
+        encoder: str = "auto",
         label_backbone: str | None = None,
         label_weights: str | None = "auto",
         pretrain: float | dict[str, Any] | list[dict[str, Any]] | None = None,
@@ -130,6 +133,7 @@ class DDH(ImageHasher):
         self.backbone = backbone
         self.weights = weights
         self.size = size
+        self.encoder = encoder
         self.label_backbone = label_backbone
         self.label_weights = label_weights
         self.pretrain = pretrain
@@ -173,7 +177,8 @@ class DDH(ImageHasher):
             if values.dtype != np.float16:  # a mapped file of float16 is read as it is needed
                 values = values.astype(np.float32, copy=False)
         elif self.label_backbone is not None or self.label_weights not in ("auto", "random", None):
-            network = _seeded(self.label_backbone or "auto", self.label_weights, None, run.seed)
+            name, weights = self.label_backbone or "auto", self.label_weights
+            network = self._network(name, weights, None, run.seed)
             label_features = self._extract(network, pictures.source, run).values
         adapted = chosen
         if self.preset != "paper":
@@ -208,12 +213,41 @@ class DDH(ImageHasher):
                 raise InputError(
                     f"{name} is for the depth 'head'; {self.depth!r} trains on random views anyway"
                 )
+        if self.encoder not in ("auto", *ENCODERS):
+            raise InputError(
+                f"there is no encoder {self.encoder!r}; there are: auto, {', '.join(ENCODERS)}"
+            )
+        if self.encoder in ENCODERS[:-1] and (self.depth != "head" or self.pretrain is not None):
+            raise InputError(f"the encoder {self.encoder!r} cannot train the network: use 'torch'")
+        if self.depth != "head":
+            with needs_torch(f"the depth {self.depth!r}"):
+                import torch  # noqa: F401
         for stage in self._pretrain_stages():
+            with needs_torch("pretraining"):
+                from ddh.pretrain import pretrain_settings
+
             pretrain_settings(32, True, stage)
         if self.pretrain is not None and not pictures:
             raise InputError("pretraining needs pictures, not features")
 
-    def _create_backbone(self, source: ImageSource, run: Run) -> Backbone:
+    def _network(
+        self, name: str, weights: str | None, size: int | None, seed: int, *, trains: bool = False
+    ) -> "Network":
+        """A network for its features, or one that `trains`; random weights come from the seed."""
+        encoder = self.encoder
+        if encoder == "auto":
+            frozen = not trains and device_type(self.device) == "cpu"
+            encoder = default_encoder(name, weights) if frozen else "torch"
+        if encoder == "torch":
+            return _seeded(name, weights, size, seed)
+        if default_encoder(name, weights) == "torch":
+            raise InputError(
+                f"the encoder {encoder!r} is there for efficientnet-lite0 with its own weights; "
+                "use 'torch' for other networks"
+            )
+        return OnnxNetwork(encoder, size)
+
+    def _create_backbone(self, source: ImageSource, run: Run) -> "Network":
         """The backbone, pretrained on the images if that is wanted."""
         k1 = self._given().get("k1", 0)
         if k1 >= len(source):
@@ -222,11 +256,12 @@ class DDH(ImageHasher):
             )
         name, weights, stages = self.backbone, self.weights, self._pretrain_stages()
         if name is None:
-            taken = recipe(self.preset, source, choose(self.device).type == "cuda")
+            taken = recipe(self.preset, source, device_type(self.device) == "cuda")
             name = taken.backbone
             if weights == "auto":
                 weights, stages = taken.weights, stages or taken.pretrain
-        network = _seeded(name, weights, self.size, run.seed)
+        trains = bool(stages) or self.depth != "head"
+        network = self._network(name, weights, self.size, run.seed, trains=trains)
         if self.chosen_settings.flip_tta and self.depth == "head":
             network.preprocessing = replace(network.preprocessing, flip_tta=True)
         if stages:
@@ -236,6 +271,8 @@ class DDH(ImageHasher):
                 )
             folder = None if run.folder is None else run.folder / "pretraining"
             options: dict[str, Any] = {"device": self.device, "seed": run.seed}
+            from ddh.pretrain import pretrain_stages
+
             done = pretrain_stages(
                 network, source, stages, folder=folder, resume=run.resume, **options
             )
@@ -249,7 +286,7 @@ class DDH(ImageHasher):
             return [{"minutes": self.pretrain}]
         return [self.pretrain] if isinstance(self.pretrain, dict) else list(self.pretrain)
 
-    def before(self, projection: Floats, backbone: Backbone | None = None) -> Self:
+    def before(self, projection: Floats, backbone: "Network | None" = None) -> Self:
         """This model of components z = P x as one of the unit-length features x themselves, or of
         the pictures from which a backbone makes them.
 
@@ -257,7 +294,7 @@ class DDH(ImageHasher):
         ----------
         projection : array of shape (components, dimensions)
             P.
-        backbone : Backbone, optional
+        backbone : Backbone or OnnxNetwork, optional
             The network that gives x.
 
         Returns
@@ -279,8 +316,11 @@ class DDH(ImageHasher):
         return values.astype(np.float64) @ self.hash_weight_.T.astype(np.float64) + self.hash_bias_
 
 
-def _seeded(name: str, weights: str | None, size: int | None, seed: int) -> Backbone:
-    """A backbone whose random weights, if it has any, come from the seed."""
+def _seeded(name: str, weights: str | None, size: int | None, seed: int) -> "Network":
+    """A backbone of torch whose random weights, if it has any, come from the seed."""
+    with needs_torch(f"the backbone {name}"):
+        import torch
+
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return create(name, weights, size)

@@ -26,9 +26,9 @@ from ddh.hashers.image_hasher import ImageHasher, tensors_below
 from ddh.hashers.label_pairs import labelled_rows
 from ddh.images import ImageSource
 from ddh.train.device import choose
-from ddh.train.features import Features, extract
+from ddh.train.features import Features, Pictures, extract
 from ddh.train.identity import RunIdentity
-from ddh.train.inputs import FeatureInputs, Inputs, NetworkInputs, Pictures
+from ddh.train.inputs import FeatureInputs, Inputs, NetworkInputs
 from ddh.train.network import end_training, prepare
 from ddh.train.run_folder import Run
 

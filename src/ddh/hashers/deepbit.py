@@ -17,8 +17,8 @@ from ddh.hashers.deep import DeepHasher
 from ddh.hashers.deep_training import DeepTraining, HashLayers, Objective
 from ddh.images import load_batches
 from ddh.train.augmentation import warp
-from ddh.train.features import Extractor
-from ddh.train.inputs import FeatureInputs, Pictures
+from ddh.train.features import Extractor, Pictures
+from ddh.train.inputs import FeatureInputs
 
 ANGLES = (-10.0, -5.0, 5.0, 10.0)
 MOST_TURNED = 10_000
@@ -146,7 +146,7 @@ class DeepBit(DeepHasher):
             for batch in load_batches(pictures.source, preprocessing, size, indices=places):
                 rows = torch.from_numpy(np.searchsorted(places, batch.indices))
                 for number, angle in enumerate(ANGLES):
-                    features = extractor(rotate(batch.pixels, angle)).cpu().numpy()
+                    features = extractor(rotate(batch.pixels, angle))
                     standard = standardize(features, self.mean_, self.scale_)
                     turned[number, rows] = torch.from_numpy(standard)
                 progress.update(len(batch))

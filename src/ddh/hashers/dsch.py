@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from ddh.hashers.deep import DeepHasher
 from ddh.hashers.deep_training import DeepTraining, HashLayers, Objective, shared_labels, triplets
-from ddh.train.inputs import Pictures
+from ddh.train.features import Pictures
 
 
 def affinity(codes: Tensor, weights: Tensor) -> Tensor:

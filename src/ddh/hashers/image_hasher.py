@@ -5,25 +5,26 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 
 from ddh._core.arrays import sgn
 from ddh._core.errors import InputError, ModelError
-from ddh.backbones import Backbone, EfficientNetLite, rebuild
+from ddh._core.lazy import needs_torch
+from ddh.backbones import Network, OnnxNetwork, rebuild
 from ddh.codes import code_bytes, pack
 from ddh.hashers import storage
 from ddh.hashers.base import Floats, Hasher, as_float32, check_features
 from ddh.images import Failure, ImageSource, Preprocessing, is_images, open_images
-from ddh.train.checkpoint_io import below
-from ddh.train.device import choose
-from ddh.train.features import Extractor, Features, extract
-from ddh.train.inputs import Pictures
+from ddh.train.device import device_type
+from ddh.train.features import Extractor, Features, Pictures, extract
 from ddh.train.run_folder import Run, run_folder
 from ddh.train.settings import DEPTHS, RENAMED, Depth, current_names
+
+if TYPE_CHECKING:
+    import torch
 
 BACKBONE = "backbone."
 
@@ -54,14 +55,14 @@ class ImageHasher(Hasher):
 
     def _check(self, pictures: bool) -> None:
         """Find a wrong setting before the long work, not after it."""
-        choose(self.device)
+        device_type(self.device)
         if self.depth not in DEPTHS:
             raise InputError(f"depth is one of {', '.join(DEPTHS)}, not {self.depth!r}")
         if self.depth != "head" and not pictures:
             raise InputError(f"depth {self.depth!r} trains a network: fit on images, not features")
 
     @abstractmethod
-    def _create_backbone(self, source: ImageSource, run: Run) -> Backbone:
+    def _create_backbone(self, source: ImageSource, run: Run) -> "Network":
         """The network whose features are learned from."""
 
     @abstractmethod
@@ -74,7 +75,7 @@ class ImageHasher(Hasher):
         """Random views per picture to take features of."""
         return 0
 
-    def _extract(self, backbone: Backbone, source: ImageSource, run: Run) -> Features:
+    def _extract(self, backbone: "Network", source: ImageSource, run: Run) -> Features:
         folder, resume = run.folder, run.resume
         views, device = self._views(), self.device
         return extract(backbone, source, views=views, device=device, folder=folder, resume=resume)
@@ -140,7 +141,7 @@ class ImageHasher(Hasher):
         self._encoding_device = None
         return outputs
 
-    def _set_backbone(self, backbone: Backbone | None) -> None:
+    def _set_backbone(self, backbone: "Network | None") -> None:
         """The network before the hash functions; None for a model of features."""
         self._backbone, self._extractor = backbone, None
 
@@ -180,18 +181,17 @@ class ImageHasher(Hasher):
         if self._extractor is None:
             self._extractor = Extractor(self._backbone, self._encoding_device or self.device)
         for batch in self._extractor.stream(open_images(images), batch_size=batch_size):
-            features = batch.features.cpu().numpy()
-            outputs = as_float32(self._outputs(features))
+            outputs = as_float32(self._outputs(batch.features))
             codes = pack(sgn(outputs))
-            yield EncodedBatch(batch.indices, codes, outputs, features, batch.failures)
+            yield EncodedBatch(batch.indices, codes, outputs, batch.features, batch.failures)
 
     def _state(self) -> tuple[dict[str, Any], storage.Arrays]:
         scalars, arrays = super()._state()
         network = self._backbone
         if network is None:
             return scalars, arrays
-        # Weights that come with a pip package are named by their digest, not copied.
-        packaged = isinstance(network, EfficientNetLite) and network.origin.startswith("imagenet")
+        # Weights that come with a package are named by their digest, not copied.
+        packaged = network.origin.startswith("imagenet")
         scalars["backbone"] = {
             "name": network.name,
             "origin": network.origin,
@@ -199,7 +199,9 @@ class ImageHasher(Hasher):
             "preprocessing": network.preprocessing.to_dict(),
             "packaged": packaged,
         }
-        if not packaged:
+        if isinstance(network, OnnxNetwork):
+            scalars["backbone"]["encoder"] = network.encoder
+        elif not packaged:
             for name, tensor in network.state_dict().items():
                 arrays[BACKBONE + name] = tensor.detach().cpu().numpy()
         return scalars, arrays
@@ -213,24 +215,33 @@ class ImageHasher(Hasher):
         self._set_backbone(None if described is None else _rebuilt(described, arrays))
 
 
-def tensors_below(arrays: storage.Arrays, prefix: str) -> dict[str, torch.Tensor]:
+def tensors_below(arrays: storage.Arrays, prefix: str) -> "dict[str, torch.Tensor]":
     """Arrays whose names begin with a prefix, without it, as tensors."""
-    return {k: torch.from_numpy(v.copy()) for k, v in below(arrays, prefix).items()}
+    import torch
+
+    return {
+        name.removeprefix(prefix): torch.from_numpy(array.copy())
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }
 
 
-def _rebuilt(described: dict[str, Any], arrays: storage.Arrays) -> Backbone:
+def _rebuilt(described: dict[str, Any], arrays: storage.Arrays) -> "Network":
     """The backbone of a saved model, from its own arrays or from the package it came with."""
     preprocessing = Preprocessing.from_dict(described["preprocessing"])
+    if "encoder" in described:  # none: a model of torch
+        bundled = OnnxNetwork(described["encoder"])
+        bundled.preprocessing = preprocessing
+        _check_origin(bundled, described["origin"])
+        return bundled
+    with needs_torch("this model"):
+        import torch
+
     with torch.random.fork_rng(devices=[]):
         network = rebuild(described["name"], preprocessing.size, described["options"])
     if described["packaged"]:
-        assert isinstance(network, EfficientNetLite)
-        network.load_imagenet()
-        if network.origin != described["origin"]:
-            raise ModelError(
-                f"this model needs the weights {described['origin']} of {network.name}, "
-                f"installed are {network.origin}"
-            )
+        network.load_imagenet()  # type: ignore[operator]
+        _check_origin(network, described["origin"])
     else:
         try:
             network.load_state_dict(tensors_below(arrays, BACKBONE))
@@ -239,3 +250,11 @@ def _rebuilt(described: dict[str, Any], arrays: storage.Arrays) -> Backbone:
         network.origin = described["origin"]
     network.preprocessing = preprocessing
     return network.eval()
+
+
+def _check_origin(network: "Network", expected: str) -> None:
+    if network.origin != expected:
+        raise ModelError(
+            f"this model needs the weights {expected} of {network.name}, installed are "
+            f"{network.origin}"
+        )

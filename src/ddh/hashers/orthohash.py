@@ -9,7 +9,7 @@ from ddh.hashers.csq import hash_centres
 from ddh.hashers.deep import DeepHasher
 from ddh.hashers.deep_training import DeepTraining, HashLayers, Objective, standardize_batch
 from ddh.neighbours.labels import indicators
-from ddh.train.inputs import Pictures
+from ddh.train.features import Pictures
 
 
 def cosine_loss(

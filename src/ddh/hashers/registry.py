@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import ddh
 from ddh._core.errors import InputError, ModelError
+from ddh._core.lazy import needs_torch
 from ddh.hashers import storage
 
 if TYPE_CHECKING:  # scikit-learn, which they build on, takes seconds to import
@@ -30,7 +31,8 @@ def method(name: str) -> "type[Hasher]":
     if name.lower() not in known:
         raise InputError(f"there is no method {name!r}; there are: {', '.join(MODULES)}")
     proper = known[name.lower()]
-    return getattr(import_module(f"ddh.hashers.{MODULES[proper]}"), proper)
+    with needs_torch(proper):
+        return getattr(import_module(f"ddh.hashers.{MODULES[proper]}"), proper)
 
 
 def create(name: str, bits: int = 64, **settings: Any) -> "Hasher":

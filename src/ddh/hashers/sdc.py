@@ -16,7 +16,7 @@ from ddh.hashers.deep_training import (
     cosine_similarities,
     standardize_batch,
 )
-from ddh.train.inputs import Pictures
+from ddh.train.features import Pictures
 
 
 def calibration(pairs: int, shape: float) -> Tensor:

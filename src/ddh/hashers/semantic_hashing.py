@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from ddh._core.progress import track
 from ddh.hashers.deep import DeepHasher
 from ddh.hashers.deep_training import DeepTraining, HashLayers, Objective
-from ddh.train.inputs import Pictures
+from ddh.train.features import Pictures
 
 
 class RBM:

@@ -5,7 +5,8 @@ from torch import Tensor
 from ddh._core.errors import InputError
 from ddh.hashers.deep import DeepHasher
 from ddh.hashers.deep_training import TwoViews
-from ddh.train.inputs import FeatureInputs, Inputs, NetworkInputs, Pictures
+from ddh.train.features import Pictures
+from ddh.train.inputs import FeatureInputs, Inputs, NetworkInputs
 
 
 class TwoViewHasher(DeepHasher):

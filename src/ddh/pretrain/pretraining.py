@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from ddh.images import Failure, ImageSource
 from ddh.pretrain.diagnostics import SAMPLE, diagnostics, neighbours
 from ddh.pretrain.inputs import ViewInputs, Views, decode
 from ddh.pretrain.neighbour_positives import NeighbourPositives, find_neighbour_positives
+from ddh.pretrain.recipe import Stages
 from ddh.pretrain.schedule import PretrainSchedule
 from ddh.pretrain.settings import (
     PretrainSettings,
@@ -38,7 +39,6 @@ CHECKPOINT_SECONDS = 60
 MIN_IMAGES = 8
 
 OnEval = Callable[[Backbone, dict[str, Any]], None]
-Stages = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)

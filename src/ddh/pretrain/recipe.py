@@ -1,13 +1,16 @@
 """Which backbone a collection gets, and whether it is pretrained on the collection itself."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ddh._core.errors import DDHError
 from ddh.images import ImageSource
-from ddh.pretrain import Stages
 
+#: Settings of one pretraining run after another.
+Stages = Sequence[Mapping[str, Any]]
 TINY = 64  # pixels, longer side
 MANY = 20_000  # images, enough to train a network from random weights
 STAGES: Stages = (

@@ -1,17 +1,39 @@
 """Where to compute: the fastest device there is, unless the user names one."""
 
-import torch
-from torch import nn
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ddh._core.errors import InputError
+from ddh._core.lazy import has_torch, needs_torch
 from ddh.train.distributed import current
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 # From so many steps on a GPU, compiling a network pays for itself.
 COMPILED_STEPS = 1000
+# Linux has one of these files where there is a GPU that torch can use.
+GPU_FILES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 
 
-def choose(device: str = "auto") -> torch.device:
+def device_type(device: str = "auto") -> str:
+    """ "cpu", "cuda" or "mps"; torch is imported only where there may be a GPU."""
+    if device == "cpu":
+        return "cpu"
+    if device == "auto":
+        no_gpu = sys.platform == "linux" and not any(Path(file).exists() for file in GPU_FILES)
+        if no_gpu or not has_torch():
+            return "cpu"
+    return choose(device).type
+
+
+def choose(device: str = "auto") -> "torch.device":
     """ "auto" is a CUDA GPU, else Apple's GPU, else the CPU."""
+    with needs_torch(f"the device {device}"):
+        import torch
+
     if device == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")
@@ -27,8 +49,10 @@ def choose(device: str = "auto") -> torch.device:
     return chosen
 
 
-def supports_bfloat16(device: torch.device) -> bool:
+def supports_bfloat16(device: "torch.device") -> bool:
     """Whether matrix products in bfloat16 are faster than in float32 there."""
+    import torch
+
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported()
     if device.type != "cpu":
@@ -40,8 +64,10 @@ def supports_bfloat16(device: torch.device) -> bool:
     return False
 
 
-def compiled(module: nn.Module, device: torch.device, steps: float) -> nn.Module:
+def compiled(module: "nn.Module", device: "torch.device", steps: float) -> "nn.Module":
     """The module, compiled if it runs on a GPU for at least `COMPILED_STEPS` steps."""
+    import torch
+
     if device.type == "cuda" and steps >= COMPILED_STEPS:
         return torch.compile(module)  # type: ignore[return-value]
     return module

@@ -13,17 +13,18 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 import numpy as np
-import torch
-import torch.distributed as dist
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
 from ddh._core.errors import DDHError, DDHWarning, InputError
 from ddh._core.progress import set_quiet
+
+if TYPE_CHECKING:  # torch is imported when there are several processes
+    import torch
+    from torch import Tensor, nn
 
 #: How long a process waits for the others within a step. A process that dies closes its
 #: connections, which the others see at once; this is for machines that vanish.
@@ -60,20 +61,26 @@ class Processes:
 
     # -- within a step: everyone calls these in the same order --------------------------------
 
-    def all_reduce_(self, *tensors: Tensor) -> None:
+    def all_reduce_(self, *tensors: "Tensor") -> None:
         """Replace each tensor by its sum over the processes."""
         if self.is_single:
             return
+        import torch
+        import torch.distributed as dist
+
         joined = torch.cat([tensor.double().flatten() for tensor in tensors])
         dist.all_reduce(joined)
         sizes = [tensor.numel() for tensor in tensors]
         for tensor, total in zip(tensors, joined.split(sizes), strict=True):
             tensor.copy_(total.view_as(tensor))
 
-    def gather(self, rows: Tensor) -> tuple[Tensor, slice]:
+    def gather(self, rows: "Tensor") -> "tuple[Tensor, slice]":
         """The rows of all processes, one after another, and where those of this one are."""
         if self.is_single:
             return rows, slice(0, len(rows))
+        import torch
+        import torch.distributed as dist
+
         counts = torch.zeros(self.size, dtype=torch.int64, device=rows.device)
         counts[self.rank] = len(rows)
         dist.all_reduce(counts)
@@ -83,34 +90,41 @@ class Processes:
         dist.all_reduce(whole)
         return whole, mine
 
-    def sums(self, values: Sequence[float], device: torch.device) -> Sequence[float]:
+    def sums(self, values: Sequence[float], device: "torch.device") -> Sequence[float]:
         """The sums of everyone's values."""
         if self.is_single:
             return values
+        import torch
+        import torch.distributed as dist
+
         totals = torch.tensor(values, dtype=torch.float64, device=device)
         dist.all_reduce(totals)
         return totals.tolist()
 
-    def gather_with_grad(self, rows: Tensor) -> Tensor:
+    def gather_with_grad(self, rows: "Tensor") -> "Tensor":
         """As `gather`, with a gradient for the rows of this process."""
         if self.is_single:
             return rows
+        import torch
+
         whole, mine = self.gather(rows.detach())
         return torch.cat([whole[: mine.start], rows, whole[mine.stop :]])
 
-    def share_value(self, term: Tensor) -> Tensor:
+    def share_value(self, term: "Tensor") -> "Tensor":
         """A term that all have whole, each with its part of the gradient: as a value it counts
         once."""
         return term - term.detach() * (1 - 1 / self.size) if self.size > 1 else term
 
-    def agree(self, value: bool, device: torch.device) -> bool:
+    def agree(self, value: bool, device: "torch.device") -> bool:
         """What the main process says."""
         return bool(self.sums([value if self.is_main else 0], device)[0])
 
-    def parallel(self, module: nn.Module) -> nn.Module:
+    def parallel(self, module: "nn.Module") -> "nn.Module":
         """The module with its gradients averaged over the processes (torch's DDP)."""
         if self.is_single or not any(p.requires_grad for p in module.parameters()):
             return module
+        from torch import nn
+
         return nn.parallel.DistributedDataParallel(module)
 
     # -- between stages -----------------------------------------------------------------------
@@ -153,7 +167,7 @@ class Shard:
     def __init__(self, processes: Processes, total: int) -> None:
         self.processes, self.total = processes, total
         self._asked: Tensor | None = None
-        self._batch = (torch.empty(0), slice(0, 0))
+        self._batch: tuple[Tensor, slice] | None = None
 
     @property
     def rows(self) -> slice:
@@ -163,9 +177,11 @@ class Shard:
         """Where in a batch of images those of this shard are."""
         return np.flatnonzero((batch >= self.rows.start) & (batch < self.rows.stop))
 
-    def images(self, rows: Tensor) -> tuple[Tensor, slice]:
+    def images(self, rows: "Tensor") -> "tuple[Tensor, slice]":
         """The images of the whole batch, and where those of this process (its `rows`) are."""
-        if rows is not self._asked:  # several parts of the objective ask for the same batch
+        if (
+            self._batch is None or rows is not self._asked
+        ):  # several parts of the objective ask for the same batch
             self._asked, self._batch = rows, self.processes.gather(rows + self.rows.start)
         return self._batch
 
@@ -187,6 +203,8 @@ def job(device: str = "auto") -> Iterator[Processes]:
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield SINGLE
         return
+    import torch.distributed as dist
+
     _current = processes = _join(device)
     if not processes.is_main:
         set_quiet(True)
@@ -210,6 +228,9 @@ def job(device: str = "auto") -> Iterator[Processes]:
 
 
 def _join(device: str) -> Processes:
+    import torch
+    import torch.distributed as dist
+
     local = int(os.environ.get("LOCAL_RANK", "0"))
     on_gpu = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
     if on_gpu:

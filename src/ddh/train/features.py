@@ -1,10 +1,9 @@
 """Features of pictures: the network at its fastest, with decoding running beside it.
 
-On a GPU: bfloat16. On a CPU: batch norms folded into the convolutions, and bfloat16 where the
-processor has instructions for it. `ddh bench encode` compares this with a plain loop.
+An `OnnxNetwork` runs as it is; a backbone of torch is prepared by `ddh.train.frozen`. `ddh bench
+encode` compares them with each other and with a plain loop.
 """
 
-import copy
 import json
 import time
 from collections.abc import Iterator
@@ -13,24 +12,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.lib.format import open_memmap
 from numpy.typing import DTypeLike, NDArray
-from torch import Tensor
 
 from ddh._core.atomic import write_atomic
 from ddh._core.errors import InputError, ModelError
+from ddh._core.lazy import needs_torch
 from ddh._core.progress import bar
 from ddh._core.spans import spans
-from ddh.backbones import Backbone, fold_batch_norm
+from ddh.backbones import Network, OnnxNetwork
 from ddh.images import Failure, ImageSource, load_batches
-from ddh.train.augmentation import augment
-from ddh.train.device import choose, supports_bfloat16
 from ddh.train.distributed import current
 from ddh.train.identity import RunIdentity
 from ddh.train.run_folder import read_json
 
-CPU_BATCH, GPU_BATCH = 32, 256
+CPU_BATCH = 32
 NOTE_SECONDS = 5.0
 COPY_ROWS = 65536
 
@@ -42,7 +38,7 @@ class FeatureBatch:
     """Features of the pictures `indices` of a source; pictures that could not be read."""
 
     indices: NDArray[np.int64]
-    features: Tensor
+    features: NDArray[np.float32]
     failures: list[Failure]
 
 
@@ -59,28 +55,47 @@ class Features:
     identity: RunIdentity | None = None
 
 
+@dataclass(frozen=True)
+class Pictures:
+    """Pictures behind rows of features: row i is picture `usable[i]` of the source."""
+
+    backbone: Any
+    source: ImageSource
+    usable: NDArray[np.int64]
+
+
 class Extractor:
-    """A frozen copy of a backbone, prepared for fast inference on its device."""
+    """A frozen network, prepared for fast inference on its device."""
 
-    def __init__(self, backbone: Backbone, device: str | torch.device = "auto") -> None:
-        self.device = choose(str(device))
-        self.half = supports_bfloat16(self.device)
-        network = copy.deepcopy(backbone).eval().requires_grad_(False)
-        fold_batch_norm(network)
-        self.network: Backbone = network.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.batch_size = GPU_BATCH if self.device.type == "cuda" else CPU_BATCH
+    def __init__(self, backbone: "Network", device: Any = "auto") -> None:
+        self.preprocessing, self.dimensions = backbone.preprocessing, backbone.dimensions
+        self.batch_size = CPU_BATCH
+        if isinstance(backbone, OnnxNetwork):
+            if str(device) not in ("auto", "cpu"):
+                raise InputError(
+                    f"the encoder {backbone.encoder} runs on the CPU, not on {device}: for a GPU, "
+                    "fit a model with the encoder 'torch'"
+                )
+            self.precision = "int8" if backbone.encoder.endswith("int8") else "float32"
+            self._features: Any = backbone
+        else:
+            from ddh.train.frozen import FrozenBackbone
 
-    @torch.inference_mode()
-    def __call__(self, pixels: NDArray[np.uint8], seed: int | None = None) -> Tensor:
+            frozen = FrozenBackbone(backbone, device)
+            self.precision, self.batch_size = frozen.precision, frozen.batch_size
+            self._features = frozen
+
+    def __call__(self, pixels: NDArray[np.uint8], seed: int | None = None) -> NDArray[np.float32]:
         """Features (n, dimensions) of uint8 (n, h, w, 3), float32; with a seed, of random
         views."""
-        x = self.network.normalise(torch.from_numpy(pixels).to(self.device, non_blocking=True))
         if seed is not None:
-            x = augment(x, seed)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
-            if not self.network.preprocessing.flip_tta:
-                return self.network(x).float()
-            return (self.network(x).float() + self.network(x.flip(3)).float()) / 2
+            with needs_torch("the setting `views`"):
+                from ddh.train.frozen import random_views
+
+            pixels = random_views(pixels, seed)
+        if not self.preprocessing.flip_tta:
+            return self._features(pixels)
+        return (self._features(pixels) + self._features(pixels[:, :, ::-1])) / np.float32(2)
 
     def stream(
         self,
@@ -92,9 +107,9 @@ class Extractor:
     ) -> Iterator[FeatureBatch]:
         """Features batch by batch, of a random view of each picture unless `view` is 0; pictures
         that cannot be read are reported, not raised."""
-        preprocessing, size = self.network.preprocessing, batch_size or self.batch_size
-        for batch in load_batches(source, preprocessing, size, indices=indices):
-            features = torch.empty(0, self.network.dimensions, device=self.device)
+        size = batch_size or self.batch_size
+        for batch in load_batches(source, self.preprocessing, size, indices=indices):
+            features = np.empty((0, self.dimensions), np.float32)
             if len(batch):
                 drawn = np.random.SeedSequence((view, int(batch.indices[0]))).generate_state(1)
                 features = self(batch.pixels, int(drawn[0]) if view else None)
@@ -102,11 +117,11 @@ class Extractor:
 
 
 def extract(
-    backbone: Backbone,
+    backbone: "Network",
     source: ImageSource,
     *,
     views: int = 0,
-    device: str | torch.device = "auto",
+    device: Any = "auto",
     batch_size: int | None = None,
     folder: Path | None = None,
     resume: bool = False,
@@ -126,7 +141,7 @@ def extract(
 
     def values(view: int, indices: NDArray[np.int64]) -> RowBatches:
         for batch in extractor.stream(source, indices=indices, batch_size=batch_size, view=view):
-            rows = batch.features.cpu().numpy()
+            rows = batch.features
             if not np.isfinite(rows).all():
                 raise ModelError("the network gives NaN or infinite features; check its weights")
             yield rows, batch.failures

@@ -1,49 +1,39 @@
-"""The hashing head (2.2 to 2.4) of `DDH` and of pseudo-codes: labels, memory, training."""
+"""The hashing head (2.2 to 2.4) of `DDH` and of pseudo-codes: labels, and what trains on them.
+
+Graded labels and, on a CPU, the linear layer with binary ones need NumPy alone; several processes,
+GPUs and networks are trained by torch (`ddh.train.head_training`).
+"""
 
 import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy import sparse
-from torch import Tensor, nn
-from torch.nn.functional import normalize
 
 from ddh._core.arrays import l2_normalize
 from ddh._core.atomic import atomic_path, write_atomic
 from ddh._core.errors import InputError, ModelError
-from ddh.neighbours import approximate_labels, label_groups, pairwise_labels, statistics
-from ddh.objective import (
-    GraphPositives,
-    GroupPositives,
-    PairMemory,
-    Positives,
-    Terms,
-    all_pairs,
-    in_batch,
-    quantisation,
-    regulariser,
+from ddh._core.lazy import needs_torch
+from ddh.neighbours import (
+    LabelGroups,
+    approximate_labels,
+    label_groups,
+    pairwise_labels,
+    statistics,
 )
-from ddh.train.device import choose
+from ddh.train.device import device_type
 from ddh.train.distributed import Shard, current
+from ddh.train.features import Pictures
 from ddh.train.graded import fit_graded, suits
 from ddh.train.identity import RunIdentity
-from ddh.train.inputs import FeatureInputs, Inputs, NetworkInputs, Pictures
-from ddh.train.network import HashingLayer, end_training, fold, prepare, standardise, unfold
+from ddh.train.linear import Similar, fit_linear, trains
 from ddh.train.run_folder import read_json
 from ddh.train.settings import Depth, Settings
-from ddh.train.sharding import ShardedGraph, ShardedGroups, ShardedMemory, share_batch_norms
-from ddh.train.trainer import Schedule, Trainer, TrainingTask
 
-FILE, LAYER_FILE = "training.safetensors", "layer.safetensors"
 LEAST_IMAGES = 3
-# Adam's steps on a network are at most this factor times the typical size of its weights, which
-# counts as LEAST_SIZE at least.
-STEP_SIZE, LEAST_SIZE = 10.0, 1e-3
 
 
 @dataclass(frozen=True)
@@ -80,7 +70,7 @@ def fit_head(
     Graph and checkpoints are kept in `folder`, and used again by `resume`; `identity` says what the
     features were made from (by default it is their content).
     """
-    where, shard = choose(device), Shard(current(), len(features))
+    where, shard = device_type(device), Shard(current(), len(features))
     if len(features) < LEAST_IMAGES:
         raise InputError(f"at least {LEAST_IMAGES} images are needed, there are {len(features)}")
     if folder is not None:
@@ -88,20 +78,20 @@ def fit_head(
         sources = RunIdentity.of_arrays(labels=labels, label_features=label_features)
         identity = identity.with_values(approximate=approximate, **sources.values)
     saved = None
+    S: Similar
     if labels is not None:
-        groups = label_groups(labels)
-        degrees = groups.degree()
-        label_statistics = {"groups": len(groups.sizes), "mean_degree": float(degrees.mean())}
-        positives: Positives = ShardedGroups(groups, shard, where)
+        S = label_groups(labels)
+        degrees = S.degree()
+        label_statistics = {"groups": len(S.sizes), "mean_degree": float(degrees.mean())}
     else:
         names = ("k1", "k2", "centre", "normalize")
         if folder is not None and identity is not None:
             of_labels = identity.with_values(**{name: getattr(settings, name) for name in names})
             saved = of_labels.path(folder, "graph", ".npz")
-        graph, label_statistics = neighbourhood_graph(
+        S, label_statistics = neighbourhood_graph(
             features if label_features is None else label_features,
             settings,
-            gpu=where.type == "cuda",
+            gpu=where == "cuda",
             approximate=approximate,
             saved=saved,
             resume=resume,
@@ -109,67 +99,36 @@ def fit_head(
     start: HashingHead | None = None
     if (
         settings.targets == "graded"
-        and labels is None
+        and not isinstance(S, LabelGroups)
         and suits(len(features), features.shape[1], bits)
     ):
-        start = _graded_head(features, graph, saved, bits, settings, seed, label_statistics)
+        start = _graded_head(features, S, saved, bits, settings, seed, label_statistics)
         if depth == "head":
             return start
-    if labels is None:
-        one = shard.processes.is_single
-        positives = GraphPositives(graph, where) if one else ShardedGraph(graph, shard, where)
-    values = np.asarray(features[shard.rows], np.float32)
-    phi = torch.from_numpy(values if values.flags.writeable else values.copy()).to(where)
-    if settings.normalize:
-        phi = normalize(phi, dim=1)
-    mean, scale = standardise(phi, settings.centre, shard)
-    phi = (phi - mean) / scale
-    layer = HashingLayer(phi.shape[1], bits, torch.Generator().manual_seed(seed)).to(where)
-    if start is not None:
-        unfold(layer, start.weight, start.bias, mean, scale)
-    task = HashingTask(layer, phi, positives, settings, shard)
+    told: dict[str, Any] = {"bits": bits, "depth": depth, "settings": settings.to_dict()}
+    if identity is not None:
+        told["data"] = identity.digest
+    checkpoints: dict[str, Any] = {"folder": folder, "resume": resume, "identity": told}
+    alone = where == "cpu" and shard.processes.is_single
+    if depth == "head" and alone and trains(settings, S):
+        layer = fit_linear(features, S, bits, settings, seed=seed, **checkpoints)
+    else:
+        with needs_torch("training with these settings"):
+            from ddh.train.head_training import train_head
 
-    def trainer(inputs: Inputs, file: str) -> Trainer:
-        chosen = task.settings
-        return Trainer(
-            task,
-            inputs,
-            Schedule(
-                chosen.epochs, math.ceil(len(inputs) / chosen.batch_size), chosen.learning_rate_at
-            ),
-            batch_size=chosen.batch_size,
+        layer = train_head(
+            features,
+            S,
+            bits,
+            settings,
             seed=seed,
-            device=where,
-            checkpoint=None if folder is None else folder / file,
-            identity={"bits": bits, "depth": depth, "settings": chosen.to_dict()}
-            | ({} if identity is None else {"data": identity.digest}),
-            processes=shard.processes,
+            device=device,
+            pictures=pictures,
+            depth=depth,
+            start=start and (start.weight, start.bias, start.history),
+            **checkpoints,
         )
-
-    history: list[dict[str, Any]] = [] if start is None else start.history
-    if start is None and (depth == "head" or settings.network_epochs):
-        file = FILE if depth == "head" else LAYER_FILE
-        history = trainer(FeatureInputs(phi, shard), file).run(resume)
-    if depth != "head":
-        assert pictures is not None
-        if settings.network_epochs:
-            task.settings = settings.for_network()
-        task.add_network(pictures, depth, where)
-        inputs = NetworkInputs(
-            pictures,
-            mean,
-            scale,
-            normalize=settings.normalize,
-            steps=task.settings.epochs * shard.total // settings.batch_size,
-            shard=shard,
-        )
-        history += [
-            entry | {"epoch": len(history) + entry["epoch"]}
-            for entry in trainer(inputs, FILE).run(resume)
-        ]
-        end_training(pictures.backbone)
-    weight, bias = (value.cpu().numpy() for value in fold(layer, mean, scale))
-    return HashingHead(weight, bias, history, label_statistics)
+    return HashingHead(*layer, label_statistics)
 
 
 def _graded_head(
@@ -248,99 +207,3 @@ def _read_graph(path: Path) -> sparse.csr_array:
         return sparse.csr_array(sparse.load_npz(path))
     except Exception as error:  # zip files have many ways to be damaged
         raise ModelError(f"the graph {path} is damaged; delete it to start again") from error
-
-
-class HashingTask(TrainingTask):
-    """The objective of the hashing layer (2.4), with a memory of the outputs of all images."""
-
-    def __init__(
-        self,
-        layer: HashingLayer,
-        features: Tensor,
-        positives: Positives,
-        settings: Settings,
-        shard: Shard,
-    ) -> None:
-        self.layer, self.positives = layer, positives
-        with torch.no_grad():
-            outputs = torch.cat([layer(part) for part in features.split(8192)])
-        groups = len(positives.sizes) if isinstance(positives, GroupPositives) else None
-        stored = outputs, positives.group_of
-        options: dict[str, Any] = {"group_grams": settings.alpha != 1, "group_count": groups}
-        one = shard.processes.is_single
-        self.memory = (
-            PairMemory(*stored, **options) if one else ShardedMemory(shard, *stored, **options)
-        )
-        self.settings, self.processes = settings, shard.processes
-        self.network: nn.Module | None = None
-        self.hash = shard.processes.parallel(layer)
-
-    def add_network(self, pictures: Pictures, depth: Depth, device: torch.device) -> None:
-        """Let the backbone learn too."""
-        self.network = pictures.backbone
-        prepare(pictures.backbone, depth, device)
-        if not self.processes.is_single:
-            share_batch_norms(pictures.backbone)
-
-    def modules(self) -> dict[str, nn.Module]:
-        trained: dict[str, nn.Module] = {"layer": self.layer}
-        return trained if self.network is None else trained | {"network": self.network}
-
-    def begin_segment(self, trainer: Trainer) -> None:
-        if trainer.step % trainer.schedule.steps_per_epoch == 0:  # not where a run is resumed
-            self.memory.refresh()
-
-    def loss(self, batch: Tensor, rows: Tensor, progress: float) -> dict[str, Tensor]:
-        """J of a batch, divided by N x batch as in the authors' release, and its terms: those of
-        the rows of this process, and an equal share of what does not belong to rows."""
-        settings, N, processes = self.settings, len(self.memory), self.processes
-        z = self.hash(batch)
-        b = int(processes.sums([len(rows)], z.device)[0])
-        self.memory.update(rows, z)
-        if settings.pairs == "all":
-            pairs, others = all_pairs(z, rows, self.positives, self.memory, settings.alpha), N
-        else:
-            whole = processes.gather_with_grad(z)
-            whole = in_batch(whole, self.positives.within(rows), settings.alpha)
-            pairs, others = processes.share_value(whole), b
-        terms = Terms(
-            pairs / (others * b),
-            quantisation(z) / (N * b),
-            regulariser(self.layer.weight, self.layer.bias) / processes.size,
-        )
-        total = terms.total(settings.quantisation_weight(N, z.shape[1]), settings.lambda2)
-        return {"loss": total, **terms._asdict()}
-
-    def optimiser(self) -> torch.optim.Optimizer:
-        settings, sgd = self.settings, self.settings.optimiser == "sgd"
-        groups: list[dict[str, Any]] = [{"params": list(self.layer.parameters())}]
-        for weight in self.network.parameters() if self.network else ():
-            if weight.requires_grad:
-                scale = settings.backbone_lr_scale * (1.0 if sgd else relative_step(weight))
-                groups.append({"params": [weight], "lr_scale": scale})
-        rate, decay = settings.learning_rate, settings.weight_decay
-        if sgd:
-            momentum = settings.momentum
-            return torch.optim.SGD(groups, lr=rate, momentum=momentum, weight_decay=decay)
-        return torch.optim.Adam(groups, lr=rate, weight_decay=decay)
-
-    def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        memory = self.memory
-        tensors = {"total": memory.all.total, "gram": memory.all.gram}
-        if memory.groups is not None:
-            tensors |= {"group_total": memory.groups.total, "group_gram": memory.groups.gram}
-        return {}, tensors
-
-    def load_state(self, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        for name, target in self.state()[1].items():
-            target.copy_(tensors[name])
-
-    def shard_tensors(self) -> dict[str, Tensor]:
-        return {"outputs": self.memory.outputs}
-
-
-def relative_step(weight: nn.Parameter) -> float:
-    """How much smaller Adam's steps, of one size for all, must be for weights that are tiny, as
-    those before batch norms may be."""
-    typical = float(weight.detach().square().mean().sqrt())
-    return min(1.0, STEP_SIZE * max(LEAST_SIZE, typical))

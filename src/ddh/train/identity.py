@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ddh._core.spans import spans
-from ddh.backbones import Backbone
+from ddh.backbones import Network, OnnxNetwork
 from ddh.images import ImageFiles, ImageSource, pixel_digest
 
 BLOCK = 8192  # rows hashed at a time
@@ -23,13 +23,17 @@ class RunIdentity:
     values: dict[str, Any]
 
     @classmethod
-    def of_images(cls, source: ImageSource, backbone: Backbone, **more: Any) -> Self:
+    def of_images(cls, source: ImageSource, backbone: "Network", **more: Any) -> Self:
         """Images, the network that sees them, and how they are prepared for it."""
-        state = {name: tensor.cpu().numpy() for name, tensor in backbone.state_dict().items()}
+        if isinstance(backbone, OnnxNetwork):
+            weights = backbone.origin
+        else:
+            state = {name: tensor.cpu().numpy() for name, tensor in backbone.state_dict().items()}
+            weights = arrays_digest(*(state[name] for name in sorted(state)))
         described = {
             "images": images_digest(source),
             "backbone": backbone.name,
-            "weights": arrays_digest(*(state[name] for name in sorted(state))),
+            "weights": weights,
             "preprocessing": backbone.preprocessing.to_dict(),
         }
         return cls(described | more)

@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,22 +10,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import normalize as l2_normalize
 
-from ddh.backbones import Backbone
-from ddh.images import ImageSource, load_parts
+from ddh.images import load_parts
 from ddh.train.augmentation import augment
 from ddh.train.device import compiled, supports_bfloat16
 from ddh.train.distributed import SINGLE, Shard
+from ddh.train.features import Pictures
 
 Parts = list[NDArray[np.int64]]
-
-
-@dataclass(frozen=True)
-class Pictures:
-    """Pictures behind rows of features: row i is picture `usable[i]` of the source."""
-
-    backbone: Backbone
-    source: ImageSource
-    usable: NDArray[np.int64]
 
 
 class Inputs(ABC):

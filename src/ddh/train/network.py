@@ -8,18 +8,20 @@ from torch import Tensor, nn
 
 from ddh.backbones import Backbone
 from ddh.train.distributed import Shard
+from ddh.train.linear import initial_layer
 from ddh.train.settings import Depth
 
 
 class HashingLayer(nn.Linear):
     """z = W^T phi + c (Eq. 10); the code is sgn(z). Starts from N(0, 0.01) as the release does."""
 
-    def __init__(self, dimensions: int, bits: int, generator: torch.Generator) -> None:
+    def __init__(self, dimensions: int, bits: int, seed: int) -> None:
         with torch.random.fork_rng(devices=[]):  # the draw of nn.Linear is not wanted
             super().__init__(dimensions, bits)
+        weight, bias = initial_layer(dimensions, bits, seed)
         with torch.no_grad():
-            self.weight.normal_(0, 0.01, generator=generator)
-            self.bias.normal_(0, 0.01, generator=generator)
+            self.weight.copy_(torch.from_numpy(weight))
+            self.bias.copy_(torch.from_numpy(bias))
 
 
 def prepare(backbone: Backbone, depth: Depth, device: torch.device) -> None:

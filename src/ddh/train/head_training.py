@@ -1,0 +1,213 @@
+"""The hashing layer, with or without its network, trained by torch: GPUs, several processes."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from ddh.neighbours import LabelGroups
+from ddh.objective import (
+    GraphPositives,
+    GroupPositives,
+    PairMemory,
+    Positives,
+    Terms,
+    all_pairs,
+    in_batch,
+    quantisation,
+    regulariser,
+)
+from ddh.train.device import choose
+from ddh.train.distributed import Shard, current
+from ddh.train.features import Pictures
+from ddh.train.inputs import FeatureInputs, Inputs, NetworkInputs
+from ddh.train.linear import FILE, Layer, Similar
+from ddh.train.network import HashingLayer, end_training, fold, prepare, standardise, unfold
+from ddh.train.settings import Depth, Settings
+from ddh.train.sharding import ShardedGraph, ShardedGroups, ShardedMemory, share_batch_norms
+from ddh.train.trainer import Schedule, Trainer, TrainingTask
+
+LAYER_FILE = "layer.safetensors"
+# Adam's steps on a network are at most this factor times the typical size of its weights, which
+# counts as LEAST_SIZE at least.
+STEP_SIZE, LEAST_SIZE = 10.0, 1e-3
+
+
+def train_head(
+    features: NDArray[np.floating],
+    S: Similar,
+    bits: int,
+    settings: Settings,
+    *,
+    seed: int,
+    device: str,
+    pictures: Pictures | None,
+    depth: Depth,
+    start: Layer | None,
+    folder: Path | None,
+    resume: bool,
+    identity: dict[str, Any],
+) -> Layer:
+    """(weight, bias, history) of the layer on raw features; the backbone is trained in place.
+
+    `start` is a layer to begin with, which needs no training by itself.
+    """
+    where, shard = choose(device), Shard(current(), len(features))
+    one = shard.processes.is_single
+    positives: Positives
+    if isinstance(S, LabelGroups):
+        positives = ShardedGroups(S, shard, where)
+    else:
+        positives = GraphPositives(S, where) if one else ShardedGraph(S, shard, where)
+    values = np.asarray(features[shard.rows], np.float32)
+    phi = torch.from_numpy(values if values.flags.writeable else values.copy()).to(where)
+    if settings.normalize:
+        phi = normalize(phi, dim=1)
+    mean, scale = standardise(phi, settings.centre, shard)
+    phi = (phi - mean) / scale
+    layer = HashingLayer(phi.shape[1], bits, seed).to(where)
+    if start is not None:
+        unfold(layer, start[0], start[1], mean, scale)
+    task = HashingTask(layer, phi, positives, settings, shard)
+
+    def trainer(inputs: Inputs, file: str) -> Trainer:
+        chosen = task.settings
+        return Trainer(
+            task,
+            inputs,
+            Schedule(
+                chosen.epochs, math.ceil(len(inputs) / chosen.batch_size), chosen.learning_rate_at
+            ),
+            batch_size=chosen.batch_size,
+            seed=seed,
+            device=where,
+            checkpoint=None if folder is None else folder / file,
+            identity=identity | {"settings": chosen.to_dict()},
+            processes=shard.processes,
+        )
+
+    history: list[dict[str, Any]] = [] if start is None else start[2]
+    if start is None and (depth == "head" or settings.network_epochs):
+        file = FILE if depth == "head" else LAYER_FILE
+        history = trainer(FeatureInputs(phi, shard), file).run(resume)
+    if depth != "head":
+        assert pictures is not None
+        if settings.network_epochs:
+            task.settings = settings.for_network()
+        task.add_network(pictures, depth, where)
+        inputs = NetworkInputs(
+            pictures,
+            mean,
+            scale,
+            normalize=settings.normalize,
+            steps=task.settings.epochs * shard.total // settings.batch_size,
+            shard=shard,
+        )
+        history += [
+            entry | {"epoch": len(history) + entry["epoch"]}
+            for entry in trainer(inputs, FILE).run(resume)
+        ]
+        end_training(pictures.backbone)
+    weight, bias = (value.cpu().numpy() for value in fold(layer, mean, scale))
+    return weight, bias, history
+
+
+class HashingTask(TrainingTask):
+    """The objective of the hashing layer (2.4), with a memory of the outputs of all images."""
+
+    def __init__(
+        self,
+        layer: HashingLayer,
+        features: Tensor,
+        positives: Positives,
+        settings: Settings,
+        shard: Shard,
+    ) -> None:
+        self.layer, self.positives = layer, positives
+        with torch.no_grad():
+            outputs = torch.cat([layer(part) for part in features.split(8192)])
+        groups = len(positives.sizes) if isinstance(positives, GroupPositives) else None
+        stored = outputs, positives.group_of
+        options: dict[str, Any] = {"group_grams": settings.alpha != 1, "group_count": groups}
+        one = shard.processes.is_single
+        self.memory = (
+            PairMemory(*stored, **options) if one else ShardedMemory(shard, *stored, **options)
+        )
+        self.settings, self.processes = settings, shard.processes
+        self.network: nn.Module | None = None
+        self.hash = shard.processes.parallel(layer)
+
+    def add_network(self, pictures: Pictures, depth: Depth, device: torch.device) -> None:
+        """Let the backbone learn too."""
+        self.network = pictures.backbone
+        prepare(pictures.backbone, depth, device)
+        if not self.processes.is_single:
+            share_batch_norms(pictures.backbone)
+
+    def modules(self) -> dict[str, nn.Module]:
+        trained: dict[str, nn.Module] = {"layer": self.layer}
+        return trained if self.network is None else trained | {"network": self.network}
+
+    def begin_segment(self, trainer: Trainer) -> None:
+        if trainer.step % trainer.schedule.steps_per_epoch == 0:  # not where a run is resumed
+            self.memory.refresh()
+
+    def loss(self, batch: Tensor, rows: Tensor, progress: float) -> dict[str, Tensor]:
+        """J of a batch, divided by N x batch as in the authors' release, and its terms: those of
+        the rows of this process, and an equal share of what does not belong to rows."""
+        settings, N, processes = self.settings, len(self.memory), self.processes
+        z = self.hash(batch)
+        b = int(processes.sums([len(rows)], z.device)[0])
+        self.memory.update(rows, z)
+        if settings.pairs == "all":
+            pairs, others = all_pairs(z, rows, self.positives, self.memory, settings.alpha), N
+        else:
+            whole = processes.gather_with_grad(z)
+            whole = in_batch(whole, self.positives.within(rows), settings.alpha)
+            pairs, others = processes.share_value(whole), b
+        terms = Terms(
+            pairs / (others * b),
+            quantisation(z) / (N * b),
+            regulariser(self.layer.weight, self.layer.bias) / processes.size,
+        )
+        total = terms.total(settings.quantisation_weight(N, z.shape[1]), settings.lambda2)
+        return {"loss": total, **terms._asdict()}
+
+    def optimiser(self) -> torch.optim.Optimizer:
+        settings, sgd = self.settings, self.settings.optimiser == "sgd"
+        groups: list[dict[str, Any]] = [{"params": list(self.layer.parameters())}]
+        for weight in self.network.parameters() if self.network else ():
+            if weight.requires_grad:
+                scale = settings.backbone_lr_scale * (1.0 if sgd else relative_step(weight))
+                groups.append({"params": [weight], "lr_scale": scale})
+        rate, decay = settings.learning_rate, settings.weight_decay
+        if sgd:
+            momentum = settings.momentum
+            return torch.optim.SGD(groups, lr=rate, momentum=momentum, weight_decay=decay)
+        return torch.optim.Adam(groups, lr=rate, weight_decay=decay)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        memory = self.memory
+        tensors = {"total": memory.all.total, "gram": memory.all.gram}
+        if memory.groups is not None:
+            tensors |= {"group_total": memory.groups.total, "group_gram": memory.groups.gram}
+        return {}, tensors
+
+    def load_state(self, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        for name, target in self.state()[1].items():
+            target.copy_(tensors[name])
+
+    def shard_tensors(self) -> dict[str, Tensor]:
+        return {"outputs": self.memory.outputs}
+
+
+def relative_step(weight: nn.Parameter) -> float:
+    """How much smaller Adam's steps, of one size for all, must be for weights that are tiny, as
+    those before batch norms may be."""
+    typical = float(weight.detach().square().mean().sqrt())
+    return min(1.0, STEP_SIZE * max(LEAST_SIZE, typical))
