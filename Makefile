@@ -12,7 +12,7 @@ SOURCES := pyproject.toml constraints.txt $(wildcard src/ddh/*/*.[ch])
 
 .PHONY: setup setup-dev demo test test-lowest sanitize lint lint-page docs docs-check notebooks rescore clean
 
-# What ddh needs to run, and nothing else.
+# What ddh needs to run, and nothing else: no torch.
 setup: $(RUNTIME)
 
 # And what its tests, linters and documentation need.
@@ -21,11 +21,11 @@ setup-dev: $(DEV)
 $(RUNTIME): $(SOURCES)
 	@$(PYTHON) -c 'import sys; sys.exit("ddh needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python $(INSTALL) -c constraints.txt "torch==2.13.0" -e .
+	$(BIN)/python $(INSTALL) -c constraints.txt -e .
 	@touch $@
 
 $(DEV): $(RUNTIME)
-	$(BIN)/python $(INSTALL) -c constraints.txt -e ".[dev]"
+	$(BIN)/python $(INSTALL) -c constraints.txt "torch==2.13.0" -e ".[dev]"
 	@touch $@
 
 demo: setup
@@ -39,7 +39,7 @@ test: setup-dev
 # With the lowest versions that pyproject.toml declares: the tests of what needs no extra but faiss.
 test-lowest:
 	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
-	$(LOWEST)/bin/python $(INSTALL) -c constraints-lowest.txt "torch==2.13.0" -e ".[faiss]" \
+	$(LOWEST)/bin/python $(INSTALL) -c constraints-lowest.txt "torch==2.13.0" -e ".[faiss,train]" \
 	  hypothesis psutil pytest pytest-timeout pytest-xdist pyyaml
 	OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest --numprocesses 2 --dist loadfile \
 	  $(addprefix --ignore=tests/,bench cluster descriptors docs page serve)
@@ -83,11 +83,11 @@ docs-check: setup-dev
 
 # Codes of CIFAR-10 from the weights that travel with the repository, learned without labels.
 DATA ?= data
-rescore: setup
+rescore: setup-dev
 	$(BIN)/ddh bench table2 --data $(DATA) --backbone auto --weights weights/cifar10-resnet18.safetensors \
 	  --methods DDH --output rescore
 
-notebooks: setup
+notebooks: setup-dev
 	$(BIN)/python examples/make_notebooks.py
 
 clean:

@@ -8,9 +8,9 @@ features (n, 1280). The graph is written node by node, batch norms folded into t
 - `efficientnet-lite0.onnx`: weights stored in half precision and computed with in single;
 - `efficientnet-lite0-int8.onnx`: weights and activations in 8 bits (quantise-dequantise pairs,
   which ONNX Runtime fuses into integer kernels). Weights have a scale per channel, activations
-  one per tensor, whose range is the one of least squared error on the calibration pictures. The bias of
-  each convolution is corrected for the mean error that rounding leaves in its outputs. Pixels need
-  no rounding: (pixel - 127) / 128 is what the network takes.
+  one per tensor, whose range is the one of least squared error on the calibration pictures. The
+  bias of each convolution is corrected for the mean error that rounding leaves in its outputs.
+  Pixels need no rounding: (pixel - 127) / 128 is what the network takes.
 
 Needs `pip install 'ddh[train]' onnx`.
 """

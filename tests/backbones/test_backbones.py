@@ -161,7 +161,7 @@ def test_a_damaged_weights_file_is_refused(tmp_path):
 
 
 def test_missing_weights_package_names_the_extra(monkeypatch):
-    monkeypatch.setattr("ddh.backbones.weights.find_spec", lambda name: None)
+    monkeypatch.setattr("ddh.backbones.variants.find_spec", lambda name: None)
     with pytest.raises(MissingDependency, match=r"ddh\[lite\]"):
         create("efficientnet-lite1")
 

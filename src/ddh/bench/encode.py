@@ -14,12 +14,8 @@ from ddh._core.errors import MissingDependency
 from ddh._core.lazy import TRAIN, has_torch
 from ddh._core.output import emit, json_option
 from ddh._core.threads import omp_threads
-from ddh.backbones import OnnxNetwork, create, default_encoder
-from ddh.backbones.onnx_network import NAME, NETWORKS
 from ddh.bench.options import seed_option
 from ddh.bench.timing import timed
-from ddh.images import ImageFolder
-from ddh.train import Extractor
 
 
 @click.command()
@@ -30,7 +26,7 @@ from ddh.train import Extractor
     "Default: crops of scikit-learn's two photographs.",
 )
 @click.option(
-    "--backbone", default=NAME,
+    "--backbone", default="efficientnet-lite0",
     help="Network; ONNX Runtime is compared where it runs it, torch where it is installed.",
 )  # fmt: skip
 @click.option("--bits", default=64)
@@ -49,6 +45,10 @@ def encode(
     The encoders take turns, so that what else the machine does slows all of them. CPU seconds
     count only what the encoder itself has used.
     """
+    from ddh.backbones import create
+    from ddh.images import ImageFolder
+    from ddh.train import Extractor
+
     with tempfile.TemporaryDirectory() as scratch:
         photographs = ImageFolder(images or sample_photographs(Path(scratch), limit, seed))
         source = photographs.take(np.random.default_rng(seed).permutation(len(photographs))[:limit])
@@ -65,7 +65,7 @@ def encode(
             features[name] = np.concatenate(found)
             kept = best.setdefault(name, taken)
             best[name] = {clock: min(kept[clock], taken[clock]) for clock in ("wall", "cpu")}
-        rows = {
+        rows: dict[str, dict[str, Any]] = {
             name: {
                 "precision": extractors[name].precision,
                 "images/s": round(len(source) / taken["wall"], 2),
@@ -98,8 +98,10 @@ def encode(
 
 def _encoders(backbone: str, device: str) -> Iterator[tuple[str, Any, str]]:
     """(name, network, device) of what can run the backbone here."""
+    from ddh.backbones import ENCODERS, OnnxNetwork, create, default_encoder
+
     if default_encoder(backbone) != "torch":
-        yield from ((name, OnnxNetwork(name), "cpu") for name in NETWORKS)
+        yield from ((name, OnnxNetwork(name), "cpu") for name in ENCODERS[:-1])
     if has_torch():
         yield "torch", create(backbone), device
 

@@ -273,6 +273,7 @@ class DDH(ImageHasher):
             options: dict[str, Any] = {"device": self.device, "seed": run.seed}
             from ddh.pretrain import pretrain_stages
 
+            assert not isinstance(network, OnnxNetwork)
             done = pretrain_stages(
                 network, source, stages, folder=folder, resume=run.resume, **options
             )

@@ -125,7 +125,7 @@ def fit_head(
             device=device,
             pictures=pictures,
             depth=depth,
-            start=start and (start.weight, start.bias, start.history),
+            start=None if start is None else (start.weight, start.bias, start.history),
             **checkpoints,
         )
     return HashingHead(*layer, label_statistics)

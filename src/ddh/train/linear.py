@@ -83,15 +83,16 @@ def fit_linear(
                 saved = time.monotonic()
     if checkpoint is not None:
         training.save(checkpoint, identity)
-    weight = training.weight / scale
-    return weight, training.bias - weight @ mean, training.history
+    weight = (training.weight / scale).astype(np.float32)
+    bias = (training.bias - weight @ mean).astype(np.float32)
+    return weight, bias, training.history
 
 
 def standardised(
     features: NDArray[np.floating], settings: Settings
 ) -> tuple[Floats, Floats, np.float32]:
     """(phi, mean, scale): phi has the mean 0 and an average squared length of its dimension."""
-    phi = np.empty(features.shape, np.float32)
+    phi: Floats = np.empty((len(features), features.shape[1]), np.float32)
     for rows in spans(len(phi), BLOCK):
         part = np.asarray(features[rows], np.float32)
         phi[rows] = l2_normalize(part) if settings.normalize else part
