@@ -24,7 +24,15 @@ interface Item {
   bytes?: number | null;
 }
 
-interface QueryOfAnswer { code: string; bits: number; key: string | null; values: number[] | null; features: string | null }
+interface QueryOfAnswer {
+  code: string | null;
+  bits: number;
+  key: string | null;
+  values?: number[] | null;
+  features?: string | null;
+  text?: string | null;
+  covered?: number | null;
+}
 
 /** One page of a list; next is null at the end. */
 interface ListPage<T> { items: T[]; next: string | number | null }

@@ -30,6 +30,10 @@ CACHE_MB, UPLOAD_MB = Settings.cache_bytes >> 20, Settings.body_bytes >> 20
 @click.option(
     "--root", type=FOLDER, help="Folder of the pictures; by default the one recorded in the index."
 )
+@click.option(
+    "--text-model", type=FOLDER, metavar="FOLDER",
+    help="CLIP-style pair of ONNX networks: pictures are then found by what a text says, too.",
+)  # fmt: skip
 @click.option("--writable", is_flag=True, help="Allow rows to be added and removed.")
 @click.option("--open", "show", is_flag=True, help="Open the page in a browser.")
 @device_option

@@ -28,6 +28,7 @@ class Health(BaseModel):
     token: bool
     writable: bool
     local: bool
+    words: bool
 
 
 class Item(BaseModel):
@@ -45,17 +46,22 @@ class Item(BaseModel):
 class Result(Item):
     """One row and its distance to the query, in bits.
 
-    Results of a picture are ordered by their asymmetric score; a code or a key has none.
+    Results of a picture are ordered by their asymmetric score, those of a text by the cosine of
+    its vector and theirs, without a distance; a code or a key has no score.
     """
 
-    distance: int
+    distance: int | None = None
     score: float | None = None
 
 
 class Query(BaseModel):
-    code: str
+    """What was searched for; `covered` pictures can be found by text so far."""
+
+    code: str | None
     bits: int
     key: str | None
+    text: str | None = None
+    covered: int | None = None
     values: list[float] | None = None
     features: str | None = None
 

@@ -94,10 +94,13 @@ class Bytes(Response):
     tags=["search"],
 )
 async def search(request: Request) -> Response:
-    """The nearest rows to a code, to the row of a key, or to an image."""
+    """The nearest rows to a code, to the row of a key, to an image, or to a text."""
     service = await _service(request)
     params, image = await read_body(request, SearchRequest, SearchParams)
     query = service.searcher.validate(params)  # before the network runs
+    if query.text:
+        answer = await _unless_gone(request, service.search_text(query))
+        return Response(answer, media_type="application/json")
     if image is not None:
         encoding = await _unless_gone(request, service.encode(image))
         query = replace(query, digest=bytes_digest(image), **encoding._asdict())
@@ -353,6 +356,7 @@ async def health(service: ServiceOf) -> dict[str, Any]:
         "token": service.settings.token is not None,
         "writable": service.settings.writable,
         "local": service.settings.local,
+        "words": service.words is not None,
     }
 
 

@@ -1,4 +1,4 @@
-"""`POST /search`: the nearest rows to a code, to a row, or to an image.
+"""`POST /search`: the nearest rows to a code, to a row, to an image, or to a text.
 
 What is nearest to an image is ordered by its outputs, and a row or a file is its own first answer.
 Requests that arrive while others are being answered are searched together: one pass over the codes
@@ -48,10 +48,14 @@ class SearchParams(Fields):
 
 
 class SearchRequest(SearchParams):
-    """A search by a code or by the key of a row."""
+    """A search by a code, by the key of a row, or by a text."""
 
     code: CodeText | None = None
     key: str | None = Field(None, description="The key of a row, to search by its code.")
+    text: str | None = Field(
+        None, min_length=1, max_length=1000,
+        description="What is to be seen, in words; only with `--text-model`.",
+    )  # fmt: skip
     values: list[Annotated[float, Field(allow_inf_nan=False)]] | None = Field(
         None,
         max_length=MAX_BITS,
@@ -78,6 +82,7 @@ class Query:
     values: Values | None = None
     features: Values | Stored | None = None
     digest: str = ""
+    text: str = ""
 
     @property
     def end(self) -> int:
@@ -103,8 +108,9 @@ class Searcher:
         """Check a request against the index and the limits of the service."""
         code = key = values = None
         if isinstance(params, SearchRequest):
-            if (params.code is None) == (params.key is None):
-                raise InputError("give either code or key, the one to search by")
+            given = (params.code, params.key, params.text)
+            if sum(value is not None for value in given) != 1:
+                raise InputError("give either code, key or text, the one to search by")
             key = None if params.key is None else check_text(params.key, "a key")
             code = None if params.code is None else parse_code(params.code, self._bits)
             if params.values is not None:
@@ -121,7 +127,8 @@ class Searcher:
         folder = params.folder or None
         make_filter(params.where, folder)  # refuses what no engine can compare
         where = json.dumps(params.where, sort_keys=True) if params.where else ""
-        return Query(params, (where, folder), code, key, values, _parse_features(params))
+        text = (isinstance(params, SearchRequest) and params.text) or ""
+        return Query(params, (where, folder), code, key, values, _parse_features(params), text=text)
 
     def answer(self, queries: Sequence[Query]) -> list[bytes | Exception]:
         """The response body of each query, or its error; runs in a worker thread."""
@@ -148,6 +155,28 @@ class Searcher:
             for position, hits in zip(positions, found, strict=True):
                 answers[position] = self._body(queries[position], hits, seconds)
         return answers
+
+    def text_body(
+        self,
+        query: Query,
+        index: Index,
+        found: list[tuple[str, float]],
+        covered: int,
+        started: float,
+    ) -> bytes:
+        """One page of what a text finds, as JSON; it has scores and no distances."""
+        page = dict(found[query.params.offset : query.end])
+        rows = index.get_many(list(page))
+        document = {
+            "query": {
+                "code": None, "bits": self._bits, "key": None, "text": query.text,
+                "covered": covered,
+            },
+            "results": [{**self._pictures.item(row), "score": page[row.key]} for row in rows],
+            "more": query.end < min(len(found), self._settings.max_depth),
+            "seconds": round(time.perf_counter() - started, 6),
+        }  # fmt: skip
+        return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
     def _body(self, query: Query, hits: list[Hit] | DDHError, seconds: float) -> bytes | DDHError:
         """One page of results as JSON."""

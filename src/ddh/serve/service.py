@@ -1,6 +1,8 @@
 """The parts of a running service: the index, its pictures, its model, and their threads."""
 
 import asyncio
+import json
+import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,12 +28,13 @@ from ddh.serve.metrics import Metrics
 from ddh.serve.notes import Notes
 from ddh.serve.search import Query, Searcher, SearchParams
 from ddh.serve.settings import Settings
+from ddh.serve.text_search import TextSearch
 from ddh.serve.writing import Rows
 
 SEARCH_THREADS = 2  # while one waits for rows, the other compares codes
 THREADS = {
     "search": SEARCH_THREADS, "decode": 2, "model": 1, "write": 1, "pictures": 2, "catalog": 1,
-    "duplicates": 1, "map": 1,
+    "duplicates": 1, "map": 1, "text": 1,
 }  # fmt: skip
 MAX_SEARCH_BATCH = 64
 MAX_IMAGE_BATCH = 16
@@ -82,6 +85,12 @@ class Service:
             cost=lambda query: query.cost,
             on_batch=self.metrics.searched,
         )
+        self.words: TextSearch | None = None
+        if settings.text_model is not None:
+            cache = settings.cache_folder() / "text"
+            self.words = TextSearch(
+                settings.text_model, cache, self.index, self.pictures, self.catalogs
+            )
         self._decoders: Decoders | None = None
         if folder := settings.model or collection.model:
             self._set_up_encoding(folder)
@@ -124,6 +133,19 @@ class Service:
     async def search(self, query: Query) -> bytes:
         """The response body of a search."""
         return await self._in_time(self._searches.submit(query))
+
+    async def search_text(self, query: Query) -> bytes:
+        """The response body of a search by text."""
+        words = self.words
+        if words is None:
+            raise HTTPException(403, "this service reads no texts: start it with --text-model")
+        started, where = time.perf_counter(), json.loads(query.filters[0] or "{}")
+
+        def answer() -> bytes:
+            found = words.search(query.text, query.filters[1] or "", where)
+            return self.searcher.text_body(query, self.index, found, words.covered, started)
+
+        return await self.in_thread("text", answer)
 
     async def check(self) -> None:
         """Run a small search; raises what keeps the service from answering."""
@@ -169,6 +191,8 @@ class Service:
         """Stop the threads and close the index; closing twice is fine."""
         self.maps.stop()
         self.adding.close()
+        if self.words is not None:
+            self.words.close()
         if self._decoders is not None:
             self._decoders.close()
         for threads in self._threads.values():

@@ -24,6 +24,8 @@ class Settings:
         Whether rows may be added and removed.
     root, model : Path, optional
         Folder of the pictures and of the model; the index's own records are used where None.
+    text_model : Path, optional
+        Folder of a CLIP-style pair of ONNX networks; searches by text then rank by it.
     device : str
         Device that encodes uploaded pictures: "auto", "cpu", "cuda" or "mps".
     cache : Path, optional
@@ -52,6 +54,7 @@ class Settings:
     writable: bool = False
     root: Path | None = None
     model: Path | None = None
+    text_model: Path | None = None
     device: str = "auto"
     cache: Path | None = None
 

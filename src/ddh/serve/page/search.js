@@ -196,10 +196,11 @@ export class SearchView {
       else if (!answer.items.some((item) => item.picture)) this.notices.replaceChildren(withoutPictures());
     }
     const { query, total, seconds } = /** @type {ResultPage} */ (this.answer);
+    const covered = query?.text && (query.covered ?? 0) < this.app.health.rows ? `, of ${(query.covered ?? 0).toLocaleString()} read so far` : "";
     const more = total === undefined && this.grid.items.length < this.grid.total ? "+" : "";
     const pictures = count(total ?? this.grid.items.length, "picture", more);
     const time = seconds === undefined ? "" : ` · ${(seconds * 1000).toFixed(1)} ms`;
-    this.status.textContent = `${pictures}${query ? ", nearest first" : ""}${time}`;
+    this.status.textContent = `${pictures}${query ? `, ${query.text ? "best" : "nearest"} first` : ""}${covered}${time}`;
   }
 
   advice() {
@@ -350,7 +351,7 @@ export class SearchView {
     try {
       const answer = resultPage(await fetchJson("search", { form, signal }));
       const { code, values, features } = /** @type {QueryOfAnswer} */ (answer.query);
-      keep(this.uploads, code, { ...upload, values, features });
+      if (code) keep(this.uploads, code, { ...upload, values, features });
       keep(this.lists, route("search", { code, ...filters }), { list: { items: answer.items, total: answer.items.length + (answer.more ? 1 : 0) }, answer, scroll: 0, at: Date.now() });
       go("search", { code, ...filters });
     } catch (error) {

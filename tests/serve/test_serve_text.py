@@ -1,0 +1,137 @@
+"""Searching by what a text says, with a stand-in for a pair of towers: colours and their names."""
+
+import time
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import ddh.index
+from ddh._core.errors import InputError
+from ddh.serve import Settings
+from ddh.serve.towers import Towers
+
+onnx = pytest.importorskip("onnx")
+tokenizers = pytest.importorskip("tokenizers")
+pytest.importorskip("onnxruntime")
+
+COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255)}
+
+
+def save_graph(path, nodes, inputs, output, weights=()):
+    helper = onnx.helper
+    graph = helper.make_graph(nodes, "tower", inputs, [output], weights)
+    opset = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), path)
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    """The image tower gives the mean colour, the text tower the sum of its words' colours."""
+    folder = tmp_path_factory.mktemp("pair")
+    helper, kinds = onnx.helper, onnx.TensorProto
+    vector = helper.make_tensor_value_info
+    save_graph(
+        folder / "vision_model.onnx",
+        [
+            helper.make_node("GlobalAveragePool", ["pixel_values"], ["mean"]),
+            helper.make_node("Flatten", ["mean"], ["image_embeds"]),
+        ],
+        [vector("pixel_values", kinds.FLOAT, ["n", 3, 8, 8])],
+        vector("image_embeds", kinds.FLOAT, ["n", 3]),
+    )
+    table = np.vstack([np.zeros((1, 3)), np.array(list(COLOURS.values())) - 85]).astype(np.float32)
+    save_graph(
+        folder / "text_model.onnx",
+        [
+            helper.make_node("Gather", ["words", "input_ids"], ["each"]),
+            helper.make_node("ReduceMean", ["each"], ["text_embeds"], axes=[1], keepdims=0),
+        ],
+        [vector("input_ids", kinds.INT64, ["n", "length"])],
+        vector("text_embeds", kinds.FLOAT, ["n", 3]),
+        [onnx.numpy_helper.from_array(table, "words")],
+    )
+    words = {"[UNK]": 0, **{name: i for i, name in enumerate(COLOURS, 1)}}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+@pytest.fixture
+def coloured(place):
+    """The index of a folder with a picture of each colour in two folders."""
+    keys = [f"{folder}/{name}.png" for folder in ("one", "two") for name in COLOURS]
+    for key in keys:
+        file = place.photos / key
+        file.parent.mkdir(exist_ok=True)
+        Image.new("RGB", (20, 12), COLOURS[file.stem]).save(file)
+    (place.photos / "one" / "broken.png").write_bytes(b"no picture")
+    with ddh.index.open(place.folder / "c.index", bits=8) as index:
+        every = [*keys, "one/broken.png", "not there.png"]
+        codes = np.arange(len(every), dtype=np.uint8)[:, None]
+        index.add(every, codes, paths=every, metadata=[{"even": i % 2 == 0} for i in range(8)])
+    return type(place)(place.folder), str(place.folder / "c.index")
+
+
+def opened(coloured, **settings):
+    from starlette.testclient import TestClient
+
+    from ddh.serve import create_app
+
+    place, location = coloured
+    settings = {
+        "root": place.photos,
+        "answer_seconds": 120.0,
+        "cache": place.folder / "cache",
+    } | settings
+    return TestClient(create_app(location, Settings(**settings)), base_url="http://localhost")
+
+
+def found(client, **question):
+    deadline = time.monotonic() + 60
+    while True:
+        answer = client.post("/search", json={"k": 2} | question).json()
+        if answer["query"]["covered"] == 6:
+            return [item["key"] for item in answer["results"]], answer
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_texts_find_pictures_best_first(coloured, pair):
+    with opened(coloured, text_model=pair) as client:
+        assert client.get("/health").json()["words"]
+        keys, answer = found(client, text="red")
+        assert keys == ["one/red.png", "two/red.png"]
+        assert answer["more"]
+        scores = [item["score"] for item in answer["results"]]
+        assert scores[0] == pytest.approx(scores[1])
+        assert "distance" not in answer["results"][0]
+        assert found(client, text="something blue", folder="two", k=1)[0] == ["two/blue.png"]
+        assert found(client, text="green", where={"even": True}, k=1)[0] == ["two/green.png"]
+        assert found(client, text="red", offset=2, k=9)[1]["more"] is False
+        assert client.post("/search", json={"text": ""}).status_code == 422
+        assert client.post("/search", json={"text": "a", "code": "00"}).status_code == 422
+
+
+def test_vectors_are_made_once(coloured, pair, monkeypatch):
+    with opened(coloured, text_model=pair) as client:
+        found(client, text="red")
+    monkeypatch.setattr(Towers, "pictures", lambda self, images: pytest.fail("made again"))
+    with opened(coloured, text_model=pair) as client:
+        assert found(client, text="blue")[0] == ["one/blue.png", "two/blue.png"]
+
+
+def test_without_a_text_model_texts_are_refused(coloured):
+    with opened(coloured) as client:
+        assert not client.get("/health").json()["words"]
+        assert client.post("/search", json={"text": "red"}).status_code == 403
+
+
+def test_a_folder_that_is_no_pair_says_what_is_missing(tmp_path, pair):
+    with pytest.raises(InputError, match=r"vision_model\.onnx"):
+        Towers(tmp_path)
+    for file in pair.iterdir():
+        (tmp_path / file.name).write_bytes(b"x")
+    with pytest.raises(InputError, match="not a pair"):
+        Towers(tmp_path)
