@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ddh._core.cache import cache_folder
 from ddh._core.errors import InputError
 from ddh._core.output import csv_line, describe_failures, emit, json_option, quiet_option
 from ddh.cli.index import open_collection
@@ -38,6 +39,10 @@ SHEET_GROUPS = 200
     help="Which picture of a group stays: the one with the most pixels, the most or fewest bytes, "
     "the oldest, the newest, or by its path.",
 )  # fmt: skip
+@click.option(
+    "--cache/--no-cache", default=True,
+    help="Keep what was measured in the user's cache folder: a second run reads new files only.",
+)  # fmt: skip
 @click.option("-o", "--out", type=ANY_PATH, help="Write the groups: .csv, .json.")
 @sheet_option
 @click.option("--move-to", type=NEW_FOLDER, help="Move the duplicates to this folder.")
@@ -61,7 +66,7 @@ SHEET_GROUPS = 200
 @click.pass_context
 def dedup(
     ctx: click.Context, folders: tuple[Path, ...], location: str | None, folder: str | None,
-    keep: str, out: Path | None, sheet: Path | None, move_to: Path | None, trash: bool,
+    keep: str, cache: bool, out: Path | None, sheet: Path | None, move_to: Path | None, trash: bool,
     hardlink: bool, journal: Path | None, listed: Path | None, undone: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Find duplicates in folders and suggest which picture of each group to keep.
@@ -104,14 +109,15 @@ def dedup(
         raise InputError(f"the groups are written to .csv or .json, not {out.name!r}")
     if location is not None and folders:
         raise InputError("give folders of pictures, or an index with --index, not both")
+    stored = cache_folder() / "fingerprints.sqlite" if cache else None
     if folders:
         _refuse_inside(move_to, folders)
-        found = find_duplicates(folders, keep=keep)
+        found = find_duplicates(folders, keep=keep, cache=stored)
     else:
         with open_collection(location or default_location(), None) as collection:
             files = indexed_files(collection, folder)
             _refuse_inside(move_to, [root.path for root in collection.roots])
-            found = find_duplicates(files, keep=keep)
+            found = find_duplicates(files, keep=keep, cache=stored)
     if out is not None:
         text = _csv(found) if out.suffix == ".csv" else json.dumps(found.as_json(), indent=2)
         out.write_text(text, newline="", encoding="utf-8")

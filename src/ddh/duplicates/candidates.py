@@ -27,7 +27,7 @@ from ddh.duplicates.fingerprints import (
     turned_codes,
 )
 
-RADIUS = 8  # bits of 63 between perceptual codes
+RADIUS = 7  # bits of 63 between perceptual codes
 MOST_NEIGHBOURS = 24  # pairs that one picture proposes by each search
 WORD_BITS, WORDS = 20, 3
 COMMON = 48  # features with the same word, from which on the word says nothing

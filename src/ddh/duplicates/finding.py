@@ -12,9 +12,10 @@ import numpy as np
 
 from ddh._core.errors import InputError
 from ddh._core.progress import bar, track
-from ddh._core.threads import cpu_count, thread_imap
+from ddh._core.threads import cpu_count
+from ddh.duplicates.cache import read_fingerprints
 from ddh.duplicates.candidates import Candidate, Matrix, by_codes, by_features
-from ddh.duplicates.fingerprints import Fingerprint, fingerprint, single_threaded
+from ddh.duplicates.fingerprints import Fingerprint, single_threaded
 from ddh.duplicates.keeping import Order, keep_order
 from ddh.duplicates.results import Duplicates, Group, Kind, Member, Similar, Skipped
 from ddh.duplicates.verification import UNLIKE, Loaded, Verdict, compare, load
@@ -42,7 +43,12 @@ class _Link:
         return self.way @ (onto if self.candidate.second == self.other else np.linalg.inv(onto))
 
 
-def find_duplicates(images: PathLike | Iterable[PathLike], *, keep: str = "pixels") -> Duplicates:
+def find_duplicates(
+    images: PathLike | Iterable[PathLike],
+    *,
+    keep: str = "pixels",
+    cache: PathLike | None = None,
+) -> Duplicates:
     """Groups of pictures that are the same photograph, verified on their pixels.
 
     Parameters
@@ -52,6 +58,9 @@ def find_duplicates(images: PathLike | Iterable[PathLike], *, keep: str = "pixel
     keep
         Which picture of a group is kept: `pixels` (most pixels, then most bytes per pixel, then
         format, date and path), `bytes`, `smallest`, `oldest`, `newest`, `path` or `shortest-path`.
+    cache
+        A file that keeps what was measured, so that a second search reads only files that are new
+        or have changed; made if it is not there.
 
     Returns
     -------
@@ -69,7 +78,7 @@ def find_duplicates(images: PathLike | Iterable[PathLike], *, keep: str = "pixel
     prints: list[Fingerprint] = []
     skipped: list[Skipped] = []
     with single_threaded():
-        reading = thread_imap(fingerprint, files)
+        reading = read_fingerprints(files, None if cache is None else Path(cache))
         for found in track(reading, "Reading", total=len(files), unit="image"):
             if isinstance(found, Fingerprint):
                 prints.append(found)

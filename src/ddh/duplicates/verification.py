@@ -26,7 +26,7 @@ STRUCTURE = 40.0  # variance of grey levels from which on a window counts
 LEAST_STRUCTURE = 0.04  # of the windows must count
 SAME_WINDOW = 0.6
 SAME, OVERLAID = 0.94, 0.76  # windows that agree, at least
-CLEAN, CLEAN_OVERLAID = 0.93, 0.95  # mean agreement of the windows that agree
+CLEAN, CLEAN_OVERLAID = 0.945, 0.96  # mean agreement of the windows that agree
 UNTOUCHED = 0.985  # windows that agree where nothing was laid on the picture
 NOISE = 60.0  # variance that compression alone may add to a window
 ALIKE = 0.35
@@ -313,7 +313,7 @@ def _kind(
         return "mirrored"
     if abs(np.degrees(np.arctan2(matrix[1, 0], matrix[0, 0]))) > 10:
         return "turned"
-    chroma = np.abs(first[..., 1:] - second[..., 1:])[mask]
+    chroma = np.abs(opencv().blur(first[..., 1:] - second[..., 1:], (WINDOW, WINDOW)))[mask]
     if agreement.curve > 5 or (chroma.size and chroma.mean() > 5):
         return "adjusted"
     sizes = {(one.picture.width, one.picture.height) for one in (a, b)}

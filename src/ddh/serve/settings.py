@@ -1,9 +1,9 @@
 """What a service is started with: locations, who may use it, and every limit."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from ddh._core.cache import cache_folder
 from ddh._core.errors import InputError
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
@@ -92,8 +92,4 @@ class Settings:
 
     def cache_folder(self) -> Path:
         """The folder of thumbnails and maps: `cache`, DDH_CACHE, or `ddh` in the user's cache."""
-        given = self.cache or os.environ.get("DDH_CACHE")
-        if given:
-            return Path(given)
-        home = os.environ.get("XDG_CACHE_HOME")
-        return (Path(home) if home else Path.home() / ".cache") / "ddh"
+        return Path(self.cache) if self.cache else cache_folder()

@@ -1,0 +1,158 @@
+"""Duplicates of real files: edits are found and named, look-alikes are not proposed."""
+
+import shutil
+
+import cv2
+import numpy as np
+import pytest
+from photographs import photograph
+from PIL import Image, ImageEnhance
+
+from ddh._core.errors import InputError
+from ddh.bench.edits import SINGLE
+from ddh.duplicates import find_duplicates
+
+KIND = {
+    "size": {"resized"}, "codec": {"recompressed"}, "crop": {"cropped", "overlaid"},
+    "light": {"adjusted"}, "overlay": {"overlaid"},
+}  # fmt: skip
+LISTED = [edit.name for edit in SINGLE]
+
+
+def only_pair(folder):
+    found = find_duplicates(folder)
+    assert [len(group.members) for group in found] == [1]
+    return found.groups[0]
+
+
+@pytest.mark.parametrize("edit", SINGLE, ids=LISTED)
+def test_each_edit_is_found_among_others_and_named(tmp_path, edit):
+    image = photograph(1)
+    image.save(tmp_path / "original.png")
+    for seed in (2, 3):
+        photograph(seed).save(tmp_path / f"{seed}.png")
+    content, ending = edit(image, np.random.default_rng(4))
+    (tmp_path / f"edited{ending}").write_bytes(content)
+    group = only_pair(tmp_path)
+    assert {group.keep.path.stem, group.members[0].picture.path.stem} == {"original", "edited"}
+    kinds = set(KIND.get(edit.family, ())) or {"mirrored" if edit.name == "mirror" else "turned"}
+    if edit.name == "watermark":
+        kinds |= {"recompressed"}  # half transparent, it may leave the structure as it was
+    assert group.members[0].kind in kinds
+    assert 0.7 < group.members[0].score <= 1
+
+
+def test_same_pixels_in_another_format(tmp_path):
+    photograph(5).save(tmp_path / "a.png")
+    photograph(5).save(tmp_path / "b.tif")
+    assert only_pair(tmp_path).members[0].kind == "same-pixels"
+
+
+def test_the_stored_turn_of_a_camera_is_applied(tmp_path):
+    image = photograph(5)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    image.transpose(Image.Transpose.ROTATE_90).save(tmp_path / "camera.png", exif=exif)
+    image.save(tmp_path / "upright.png")
+    group = only_pair(tmp_path)
+    assert group.members[0].kind == "same-pixels"
+    assert (group.keep.width, group.keep.height) == image.size
+
+
+def warped(image: Image.Image, amount: float) -> Image.Image:
+    """As if things had moved a little: a smooth, uneven shift of up to `amount` of the width."""
+    pixels = np.asarray(image)
+    height, width = pixels.shape[:2]
+    rng = np.random.default_rng(0)
+    shifts = [
+        cv2.resize(rng.uniform(-1, 1, (4, 4)).astype(np.float32), (width, height),
+                   interpolation=cv2.INTER_CUBIC) * amount * width
+        for _ in range(2)
+    ]  # fmt: skip
+    y, x = np.mgrid[:height, :width].astype(np.float32)
+    return Image.fromarray(cv2.remap(pixels, x + shifts[0], y + shifts[1], cv2.INTER_LINEAR))
+
+
+def test_look_alikes_are_similar_and_never_duplicates(tmp_path):
+    image = photograph(6)
+    image.save(tmp_path / "a.png")
+    warped(image, 0.03).save(tmp_path / "b.png")
+    found = find_duplicates(tmp_path)
+    assert found.groups == []
+    assert [{pair.first.path.name, pair.second.path.name} for pair in found.similar] == [
+        {"a.png", "b.png"}
+    ]
+
+
+def test_another_background_is_not_a_duplicate(tmp_path):
+    front, back = np.asarray(photograph(6)), np.asarray(photograph(7))
+    y, x = np.mgrid[: front.shape[0], : front.shape[1]]
+    inside = np.hypot(x / front.shape[1] - 0.5, y / front.shape[0] - 0.5) < 0.3
+    Image.fromarray(front).save(tmp_path / "a.png")
+    Image.fromarray(np.where(inside[..., None], front, back)).save(tmp_path / "b.png")
+    assert find_duplicates(tmp_path).groups == []
+
+
+def test_flat_pictures_are_not_all_the_same(tmp_path):
+    for level in (40, 120, 200):
+        Image.new("RGB", (64, 64), (level, level, 90)).save(tmp_path / f"{level}.png")
+    assert find_duplicates(tmp_path).groups == []
+
+
+def test_groups_have_no_chains(tmp_path):
+    """Two windows of a picture that hardly overlap are both duplicates of it, not of each other."""
+    image = photograph(8, (400, 300))
+    image.crop((0, 0, 260, 300)).save(tmp_path / "left.png")
+    image.crop((140, 0, 400, 300)).save(tmp_path / "right.png")
+    assert find_duplicates(tmp_path).groups == []
+    image.save(tmp_path / "whole.png")
+    group = find_duplicates(tmp_path).groups[0]
+    assert group.keep.path.name == "whole.png"
+    assert {m.picture.path.name for m in group.members} == {"left.png", "right.png"}
+    assert {m.kind for m in group.members} == {"cropped"}
+    assert find_duplicates(tmp_path, keep="smallest").groups[0].keep.path.name != "whole.png"
+    assert len(find_duplicates(tmp_path, keep="smallest").removable) == 1
+
+
+def test_copies_of_a_member_follow_it(tmp_path):
+    image = photograph(9)
+    image.save(tmp_path / "a.png")
+    ImageEnhance.Brightness(image).enhance(0.7).save(tmp_path / "dark.png")
+    shutil.copy(tmp_path / "dark.png", tmp_path / "dark 2.png")
+    shutil.copy(tmp_path / "a.png", tmp_path / "a 2.png")
+    (group,) = find_duplicates(tmp_path, keep="path")
+    assert [(m.picture.path.name, m.kind) for m in group.members] == [
+        ("a.png", "identical"), ("dark 2.png", "adjusted"), ("dark.png", "adjusted")
+    ]  # fmt: skip
+
+
+def test_a_second_search_reads_new_and_changed_files_only(tmp_path, monkeypatch):
+    import ddh.duplicates.cache as module
+
+    read = []
+    original = module.fingerprint
+    monkeypatch.setattr(module, "fingerprint", lambda f: read.append(f.name) or original(f))
+    folder, cache = tmp_path / "photos", tmp_path / "cache" / "f.sqlite"
+    folder.mkdir()
+    for seed in range(3):
+        photograph(seed).save(folder / f"{seed}.png")
+    photograph(1).resize((160, 120)).save(folder / "small.png")
+    first = find_duplicates(folder, cache=cache)
+    assert len(read) == 4
+    assert find_duplicates(folder, cache=cache) == first
+    assert len(read) == 4
+    photograph(7).save(folder / "2.png")
+    photograph(2).save(folder / "new.png")
+    find_duplicates(folder, cache=cache)
+    assert sorted(read[4:]) == ["2.png", "new.png"]
+    cache.write_bytes(b"not a database" * 100)
+    assert find_duplicates(folder, cache=cache).groups == first.groups
+
+
+def test_nothing_to_search(tmp_path):
+    with pytest.raises(InputError, match="does not exist"):
+        find_duplicates(tmp_path / "missing")
+    with pytest.raises(InputError, match="no folders"):
+        find_duplicates([])
+    with pytest.raises(InputError, match="keep is one of"):
+        find_duplicates(tmp_path, keep="best")
