@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ddh.backbones import create
+from ddh.backbones.onnx_network import OnnxNetwork
 from ddh.cli.add import COMPONENTS, TRANSFORM
 from ddh.hashers import DDH
 from ddh.images import open_images
@@ -21,12 +21,12 @@ BITS = 64
 
 
 def main(pictures: str, target: str) -> None:
-    backbone = create("efficientnet-lite0", "auto")
+    backbone = OnnxNetwork()
     if pictures.endswith(".npy"):
         features = np.load(pictures)
     else:
         batches = Extractor(backbone).stream(open_images(pictures))
-        features = np.concatenate([np.asarray(batch.features.cpu()) for batch in batches])
+        features = np.concatenate([batch.features for batch in batches])
     transform = FeatureTransform.fit(features, COMPONENTS)
     components = transform.decode(transform.encode(features))
     model = DDH(BITS, random_state=0).fit(components)

@@ -3,6 +3,8 @@
 import json
 import shlex
 import shutil
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -169,6 +171,29 @@ def test_codes_are_fitted_again_when_the_collection_has_doubled(home, counted, m
     assert len(counted) == len(set(counted)) == 28
     hits = run("search", write(home / "other.png", 5, "PNG"), "-k", 1)["queries"][0]["hits"]
     assert hits[0]["key"] == "photos/5.jpg"
+
+
+def test_a_model_of_ones_own_stays(home, monkeypatch):
+    monkeypatch.setattr(add, "MIN_FITTED_ROWS", 2)
+    for seed in range(3):
+        write(home / "photos" / f"{seed}.jpg", seed)
+    shutil.copytree(add.default_model(), home / "own.ddh")
+    done = run("add", home / "photos", "--model", home / "own.ddh")
+    assert (done["new"], done["fitted"]) == (3, 0)
+    with ddh.index.open(default_location()) as index:
+        assert Path(index.settings()["model"]) == home / "own.ddh"
+
+
+def test_no_torch_is_needed(home):
+    write(home / "photos" / "a.jpg", 1)
+    code = (
+        "import sys; from ddh.cli import main; "
+        f"sys.argv = ['ddh', 'add', {str(home / 'photos')!r}]; main(); "
+        "assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "holds 1 pictures" in done.stdout
 
 
 def test_what_a_new_index_needs(home):

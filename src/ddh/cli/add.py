@@ -115,34 +115,32 @@ def default_model() -> Path:
 
 
 def _fit(collection: "Collection", device: str) -> int:
-    """Fit the codes to the stored features where the collection has grown; to how many rows."""
-    index = collection.index
-    settings, rows = index.settings(), len(index)
-    fitted = int(settings.get(FITTED_ROWS, 0))
-    if not index.header.features or rows < MIN_FITTED_ROWS or rows < GROWTH * fitted:
+    """Fit the codes to the stored features where the collection has grown; to how many rows.
+
+    A model that somebody has chosen stays.
+    """
+    index, present = collection.index, collection.model
+    rows, fitted = len(index), int(index.settings().get(FITTED_ROWS, 0))
+    if present is None or rows < MIN_FITTED_ROWS or rows < GROWTH * fitted:
+        return 0
+    base = models_folder(index.location)
+    number = 0 if present == default_model().resolve() else _number(present, base)
+    if number is None or not index.header.features:
         return 0
     from ddh.index.refit import refit
 
-    former, folder = collection.model, _model_folder(index.location, collection.model)
-    done = refit(index, folder, device=device)
+    done = refit(index, base.with_name(f"{base.name}.{number + 1}.ddh"), device=device)
     index.set_setting(**{FITTED_ROWS: str(rows)})
-    if former is not None and former.parent == folder.parent and _number(former, folder):
-        shutil.rmtree(former)
+    if number:
+        shutil.rmtree(present)  # fitted to fewer pictures, and of no more use
     return done.rows
 
 
-def _model_folder(location: str, present: Path | None) -> Path:
-    """Where the next model of an index lies: beside it, numbered."""
-    base = models_folder(location)
-    number = _number(present, base) if present is not None else 0
-    return base.with_name(f"{base.name}.{number + 1}.ddh")
-
-
-def _number(model: Path, like: Path) -> int:
-    """The number in the name of a model of ours, 0 for any other."""
-    stem = like.name.removesuffix(".ddh").rstrip("0123456789").rstrip(".")
-    number = model.name.removeprefix(f"{stem}.").removesuffix(".ddh")
-    return int(number) if model.name == f"{stem}.{number}.ddh" and number.isdigit() else 0
+def _number(model: Path, base: Path) -> int | None:
+    """The number of a model that was fitted to this index, None for any other."""
+    number = model.name.removeprefix(f"{base.name}.").removesuffix(".ddh")
+    ours = model == base.with_name(f"{base.name}.{number}.ddh") and number.isdigit()
+    return int(number) if ours else None
 
 
 # -- what is said ----------------------------------------------------------------------------------
