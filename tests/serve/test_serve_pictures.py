@@ -10,6 +10,7 @@ from PIL import Image
 from serve_place import draw
 
 import ddh.index
+from ddh.images.thumbnail import thumbnail_jpeg
 from ddh.index.collection import Collection
 from ddh.serve.items import Pictures
 
@@ -144,3 +145,25 @@ def test_files_of_several_roots_and_what_is_missing(place, tmp_path):
     offline = {key for key, state in missing.items() if state == "offline"}
     assert offline == {"drive/new.png", "drive/x.png"}
     assert items["phone/new.png"]["picture"]
+
+
+def test_strange_formats_are_decoded_in_another_process_within_a_time(place, monkeypatch):
+    draw(place.photos / "scan.png", 3)
+    Image.open(place.photos / "scan.png").save(place.photos / "scan.tif")
+    row = {"key": "scan", "code": "00000000", "path": "scan.tif"}
+    plain = {"key": "plain", "code": "00000000", "path": "scan.png"}
+    here = []
+
+    def make(file, *arguments, **options):
+        here.append(file.name)
+        return thumbnail_jpeg(file, *arguments, **options)
+
+    monkeypatch.setattr("ddh.serve.thumbnails.thumbnail_jpeg", make)
+    with place.open(writable=True, cache=place.folder / "cache") as client:
+        assert client.post("/items", json=row).status_code == 201
+        assert client.post("/items", json=plain).status_code == 201
+        first, second = (client.get(f"/thumbnails/{key}") for key in ("scan", "plain"))
+        assert first.content == second.content
+    assert here == ["scan.png"]
+    with place.open(cache=place.folder / "other", decode_seconds=0.001) as client:
+        assert client.get("/thumbnails/scan").status_code == 422

@@ -9,8 +9,7 @@ from typing import Any
 
 from PIL import Image
 
-from ddh.images.decoding import ORIENTATION
-from ddh.images.formats import picture_formats
+from ddh.images.formats import ORIENTATION, picture_formats
 
 EXIF, GPS = 0x8769, 0x8825  # the directories inside the directory
 MAKE, MODEL, CHANGED, TAKEN = 0x010F, 0x0110, 0x0132, 0x9003

@@ -32,7 +32,7 @@ from ddh.serve.items import picture_name
 from ddh.serve.maps import Map
 from ddh.serve.search import SearchParams, SearchRequest
 from ddh.serve.service import Service
-from ddh.serve.thumbnails import LARGE, cached_jpeg, thumbnail_tag
+from ddh.serve.thumbnails import LARGE, thumbnail_tag
 from ddh.serve.writing import NewPicture, NewRow
 
 PAGE = Path(__file__).parent / "page"
@@ -230,7 +230,7 @@ async def _picture(service: Service, key: str, side: int, known: str) -> Respons
     headers = {"ETag": f'"{tag}"', "Cache-Control": "private, max-age=3600"}
     if headers["ETag"] in known:
         return Response(status_code=304, headers=headers)
-    make = partial(cached_jpeg, service.thumbnails, tag, file, side)
+    make = partial(service.thumbnails.jpeg, tag, file, side)
     return Jpeg(await service.in_thread("pictures", make), headers=headers)
 
 

@@ -29,6 +29,7 @@ from ddh.serve.notes import Notes
 from ddh.serve.search import Query, Searcher, SearchParams
 from ddh.serve.settings import Settings
 from ddh.serve.text_search import TextSearch
+from ddh.serve.thumbnails import Thumbnails
 from ddh.serve.writing import Rows
 
 SEARCH_THREADS = 2  # while one waits for rows, the other compares codes
@@ -69,7 +70,8 @@ class Service:
             for name, size in THREADS.items()
         }
         cache = settings.cache_folder()
-        self.thumbnails = DiskCache(cache / "thumbnails", settings.cache_bytes)
+        kept = DiskCache(cache / "thumbnails", settings.cache_bytes)
+        self.thumbnails = Thumbnails(kept, settings.decode_seconds, THREADS["pictures"])
         self.maps = Maps(DiskCache(cache / "maps", MAP_CACHE_BYTES), self._threads["map"])
         self.catalogs = CatalogCache(self.index)
         self.duplicates = Duplicates(self.index, self.pictures)
@@ -191,6 +193,7 @@ class Service:
         """Stop the threads and close the index; closing twice is fine."""
         self.maps.stop()
         self.adding.close()
+        self.thumbnails.close()
         if self.words is not None:
             self.words.close()
         if self._decoders is not None:

@@ -1,12 +1,16 @@
-"""Thumbnails: pictures decoded within limits and always re-encoded as JPEG."""
+"""Thumbnails: pictures decoded within limits and always re-encoded as JPEG.
+
+Everyday formats are decoded here; all others, whose libraries are many and less tried, in processes
+of their own with a deadline.
+"""
 
 import hashlib
-import io
 from pathlib import Path
+from queue import SimpleQueue
 
-from PIL import Image
-
-from ddh.images import Limits, decode
+from ddh.images import Limits
+from ddh.images.isolated import IsolatedThumbnails
+from ddh.images.thumbnail import is_plain, thumbnail_jpeg
 from ddh.serve.disk_cache import DiskCache
 
 LARGE = 1600  # longer side of `/pictures`, which is not cached: they are viewed one at a time
@@ -21,22 +25,35 @@ def thumbnail_tag(file: Path, side: int) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
-def cached_jpeg(cache: DiskCache, tag: str, file: Path, side: int) -> bytes:
-    """The thumbnail of a tag: a picture as JPEG, its longer side at most `side`."""
-    content = None if side == LARGE else cache.get(tag)
-    if content is None:
-        content = _make(file, side)
-        if side != LARGE:
-            cache.put(tag, content)
-    return content
+class Thumbnails:
+    """Thumbnails of files, most of them from the cache. For as many threads as `processes`."""
 
+    def __init__(self, cache: DiskCache, seconds: float, processes: int) -> None:
+        self._cache = cache
+        self._all = [IsolatedThumbnails(Limits(), seconds) for _ in range(processes)]
+        self._free: SimpleQueue[IsolatedThumbnails] = SimpleQueue()
+        for each in self._all:
+            self._free.put(each)
 
-def _make(file: Path, side: int) -> bytes:
-    """A JPEG of an image file, made of its pixels alone; raises `UnreadableImage`."""
-    image = decode(file, name=file.name, limits=Limits(), at_least=side)
-    image.thumbnail((side, side), Image.Resampling.BICUBIC, reducing_gap=2.0)
-    clean = Image.new("RGB", image.size)
-    clean.paste(image)  # no EXIF, no profile
-    out = io.BytesIO()
-    clean.save(out, "JPEG", quality=QUALITY[side], optimize=True)
-    return out.getvalue()
+    def jpeg(self, tag: str, file: Path, side: int) -> bytes:
+        """The thumbnail of a tag; raises `UnreadableImage`."""
+        content = None if side == LARGE else self._cache.get(tag)
+        if content is None:
+            content = self._make(file, side)
+            if side != LARGE:
+                self._cache.put(tag, content)
+        return content
+
+    def _make(self, file: Path, side: int) -> bytes:
+        if is_plain(file):
+            return thumbnail_jpeg(file, side, QUALITY[side], name=file.name)
+        process = self._free.get()
+        try:
+            return process.jpeg(file.read_bytes(), file.name, side, QUALITY[side])
+        finally:
+            self._free.put(process)
+
+    def close(self) -> None:
+        """End the processes."""
+        for each in self._all:
+            each.close()
