@@ -15,6 +15,7 @@ interface Item {
   key: string;
   code: string | null;
   picture: boolean;
+  missing?: "gone" | "offline" | null; // why its file is not there
   path?: string | null;
   folder?: string;
   metadata?: Record<string, unknown>;

@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 from page_service import BITS, Collected, serving
+from PIL import Image
 from playwright.sync_api import Page, expect
 
 import ddh._core.jobs
@@ -116,6 +117,23 @@ def test_token_is_asked_for_once(open_page, collected: Collected, own_folders):
         page.close()  # before the service goes
 
 
+def test_pictures_whose_files_are_gone_are_greyed(open_page, own_folders, tmp_path):
+    (tmp_path / "photos").mkdir()
+    Image.new("RGB", (32, 32), "red").save(tmp_path / "photos" / "there.png")
+    with ddh.index.open(tmp_path / "new.index", bits=BITS) as index:
+        names = ["there.png", "gone.png"]
+        index.add(names, np.zeros((2, index.code_bytes), np.uint8), paths=names)
+        index.set_setting(root=str(tmp_path / "photos"))
+    with serving(tmp_path / "new.index", environment=own_folders) as address:
+        page = open_page(address)
+        expect(page.locator(CARDS)).to_have_count(2)
+        gone = page.locator(".card.missing")
+        expect(gone).to_have_count(1)
+        expect(gone.locator(".caption")).to_contain_text("gone.png · file is gone")
+        expect(gone.get_by_role("link")).to_have_accessible_name(re.compile("file is gone"))
+        page.close()  # before the service goes
+
+
 def test_empty_index_says_what_to_do_and_fills_itself(open_page, collected, own_folders, tmp_path):
     location = tmp_path / "new.index"
     with (
@@ -124,7 +142,7 @@ def test_empty_index_says_what_to_do_and_fills_itself(open_page, collected, own_
     ):
         page = open_page(address)
         expect(page.get_by_role("heading", name="This index is empty")).to_be_visible()
-        expect(page.locator(".notice")).to_contain_text("ddh index add photos/ --index new.index")
+        expect(page.locator(".notice")).to_contain_text("ddh add photos/ --index new.index")
         for view, words in (("Map", "Nothing to map yet"), ("Duplicates", "No near-duplicates")):
             page.get_by_role("link", name=view).click()
             expect(page.get_by_role("heading", name=words)).to_be_visible()

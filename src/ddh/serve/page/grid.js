@@ -3,7 +3,7 @@
 
 import { distanceText } from "./codes.js";
 import { h, icon } from "./dom.js";
-import { altText, captionOf, thumbnail } from "./thumbnail.js";
+import { altText, captionOf, missingText, thumbnail } from "./thumbnail.js";
 
 const PAGE = 48;
 const GAP = 14, CAPTION = 50; // CSS pixels between cards, and of the words below a picture
@@ -15,7 +15,7 @@ const HEADER = 60;
 /** One picture: a link that searches from it, its words, a tick, and a button for its details. @type {(item: Item, index: number, options: CardOptions) => HTMLLIElement} */
 function card(item, index, { bits, address, total, selected }) {
   const distance = item.distance === undefined ? null : distanceText(item.distance);
-  const { name, folder } = captionOf(item);
+  const { name, folder } = captionOf(item), missing = missingText(item);
   const link = h("a", { class: "card-link", href: address, tabindex: "-1", draggable: "false",
     "aria-label": `${altText(item)}${distance ? `, ${distance}` : ""}. Search from here` },
   h("span", { class: "frame" }, thumbnail(item, bits)),
@@ -23,9 +23,9 @@ function card(item, index, { bits, address, total, selected }) {
     distance
       ? h("span", { class: "distance" }, distance, bar(item.distance ?? 0, bits))
       : null,
-    h("span", { class: "name", title: item.key }, name, distance && folder ? h("span", { class: "in-folder" }, ` · ${folder}`) : null),
+    h("span", { class: "name", title: item.key }, name, missing ? h("span", { class: "in-folder" }, ` · ${missing}`) : distance && folder ? h("span", { class: "in-folder" }, ` · ${folder}`) : null),
     distance ? null : h("span", { class: "name in-folder" }, folder)));
-  return h("li", { class: selected ? "card selected" : "card", "data-index": index, "aria-setsize": total, "aria-posinset": index + 1 }, link,
+  return h("li", { class: ["card", selected && "selected", missing && "missing"].filter(Boolean).join(" "), "data-index": index, "aria-setsize": total, "aria-posinset": index + 1 }, link,
     h("button", { type: "button", class: "about quiet icon-only", tabindex: "-1", title: "Details (Space)", "aria-label": `Details of ${item.key}` }, icon("info")),
     h("button", { type: "button", role: "checkbox", class: "tick", tabindex: "-1", "aria-checked": String(selected), title: "Select (x)", "aria-label": `Select ${item.key}` }, icon("check")));
 }

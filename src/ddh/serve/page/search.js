@@ -389,8 +389,8 @@ export class SearchView {
     this.grid.clear();
     this.grid.redraw();
     this.notices.replaceChildren(notice("This index is empty",
-      h("p", {}, "Learn codes for a folder of pictures (skip this where you have a model), then add the pictures:"),
-      commands("ddh fit photos/ -o photos.ddh", `ddh index add photos/ --index ${this.app.health.name} --model photos.ddh`),
+      h("p", {}, "Add a folder of pictures:"),
+      commands(`ddh add photos/ --index ${this.app.health.name}`),
       h("p", { class: "muted" }, "This page fills itself as soon as the first pictures are in.")));
     clearTimeout(this.emptyTimer);
     this.emptyTimer = setTimeout(() => this.app.refresh(), EMPTY_INTERVAL);

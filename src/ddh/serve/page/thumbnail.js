@@ -13,10 +13,15 @@ export const folderOf = (key) => key.split("/").slice(0, -1).join("/");
 /** What stands below a picture: its name, and the folder it lies in. @param {Item} item */
 export const captionOf = ({ key, folder }) => ({ name: shortName(key), folder: folder ?? folderOf(key) });
 
+const MISSING = { gone: "file is gone", offline: "folder is not there" };
+
+/** Why the file of an item is not there, in words; "" where it is. @param {Item} item */
+export const missingText = ({ missing }) => (missing ? MISSING[missing] : "");
+
 /** Words for those who do not see the picture. @param {Item} item */
 export const altText = (item) => {
   const facts = Object.entries(item.metadata ?? {}).slice(0, 3).map(([name, value]) => `${name} ${value}`);
-  return [`Picture ${item.key}`, ...facts].join(", ");
+  return [`Picture ${item.key}`, missingText(item), ...facts].filter(Boolean).join(", ");
 };
 
 /** A lazy thumbnail, in one of the sizes of the service: 160, 320 and 640 pixels. @param {Item} item @param {number} bits */
