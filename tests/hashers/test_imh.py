@@ -54,7 +54,9 @@ def test_outputs_are_weighted_means_of_the_nearest_anchors(embedding: str):
 def test_t_sne_keeps_neighbours_together():
     rng = np.random.default_rng(0)
     X = np.repeat(rng.normal(0, 5, (4, 8)), 25, axis=0) + rng.normal(0, 0.3, (100, 8))
-    codes = IMH(bits=8, anchors=40, iterations=500).fit(X).transform(X).astype(int)
+    codes = (
+        IMH(bits=8, anchors=40, embedding="t-sne", iterations=500).fit(X).transform(X).astype(int)
+    )
     distances = (8 - codes @ codes.T) / 2
     same = np.repeat(np.arange(4), 25)[:, None] == np.repeat(np.arange(4), 25)
     assert distances[same].mean() < 0.7 * distances[~same].mean()

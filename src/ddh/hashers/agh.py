@@ -38,6 +38,7 @@ class AGH(AnchorHasher):
     paper = "Liu, Wang, Kumar & Chang, Hashing with graphs, ICML"
     year = 2011
 
+    nearest: int = 10
     layers: Literal[1, 2] = 2
 
     thresholds_: Reals = field(init=False)

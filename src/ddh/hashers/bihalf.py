@@ -37,7 +37,7 @@ class BiHalf(DeepHasher):
     year = 2021
 
     hidden: Sequence[int] | None = ()
-    gamma: float = 6.0
+    gamma: float = 1.0
 
     def _objective(self, layers: HashLayers, features: Tensor, labels: Tensor) -> Objective:
         def loss(outputs: Tensor, rows: Tensor, progress: float) -> Tensor:

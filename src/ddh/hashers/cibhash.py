@@ -1,7 +1,5 @@
 """Qiu et al. (2021), "Unsupervised hashing with contrastive information bottleneck"."""
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, logsigmoid
@@ -44,7 +42,6 @@ class CIBHash(TwoViewHasher):
     paper = "Qiu, Su, Ou, Yu & Chen, Hashing with contrastive information bottleneck, IJCAI"
     year = 2021
 
-    hidden: Sequence[int] | None = ()
     temperature: float = 0.3
     beta: float = 1e-3
 

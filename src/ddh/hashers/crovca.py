@@ -1,7 +1,5 @@
 """Moummad et al. (2025), "Image hashing via cross-view code alignment"."""
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, normalize
@@ -37,7 +35,6 @@ class CroVCA(TwoViewHasher):
     paper = "Moummad, Zaher, Goeau & Joly, Image hashing via cross-view code alignment, arXiv"
     year = 2025
 
-    hidden: Sequence[int] | None = ()
     batch_size: int = 256
     weight_decay: float = 1e-2
     rate: float = 0.1

@@ -39,7 +39,7 @@ class GreedyHash(DeepHasher):
     year = 2018
 
     hidden: Sequence[int] | None = ()
-    alpha: float = 1.0
+    alpha: float = 0.1
 
     def _objective(self, layers: HashLayers, features: Tensor, labels: Tensor) -> Objective:
         def loss(outputs: Tensor, rows: Tensor, progress: float) -> Tensor:

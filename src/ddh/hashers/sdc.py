@@ -1,7 +1,5 @@
 """Ng et al. (2023), "Unsupervised hashing with similarity distribution calibration"."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import scipy.stats
 import torch
@@ -46,8 +44,8 @@ class SDC(DeepHasher):
     paper = "Ng et al., Unsupervised hashing with similarity distribution calibration, BMVC"
     year = 2023
 
-    hidden: Sequence[int] | None = ()
-    shape: float = 5.0
+    learning_rate: float = 1e-4
+    shape: float = 2.0
 
     def _objective(self, layers: HashLayers, features: Tensor, labels: Tensor) -> Objective:
         targets: dict[int, Tensor] = {}

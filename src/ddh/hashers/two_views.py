@@ -17,7 +17,7 @@ class TwoViewHasher(DeepHasher):
     cannot be cropped, a view is the row after dropout with the probability `dropout`.
     """
 
-    dropout: float = 0.2
+    dropout: float = 0.5
 
     def _views(self) -> int:
         return 2 if self.depth == "head" else 0
