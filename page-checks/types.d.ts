@@ -23,6 +23,7 @@ interface Item {
   width?: number | null;
   height?: number | null;
   bytes?: number | null;
+  missing?: "gone" | "offline" | null;
 }
 
 interface QueryOfAnswer {

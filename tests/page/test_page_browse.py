@@ -184,7 +184,7 @@ def test_the_details_go_on_behind_what_is_loaded(page):
 def select(page: Page, *places: int) -> list[str]:
     for place in places:
         page.locator(CARDS).nth(place).hover()
-        page.locator(".tick").nth(place).click()
+        page.locator(".select-box").nth(place).click()
     expect(page.get_by_role("region", name="The selected pictures")).to_contain_text(
         f"{len(places)} selected"
     )
@@ -311,7 +311,7 @@ def test_axe_finds_no_violation(open_page, desk, device, scheme):
         assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), name
     page.goto(f"{desk}#/search")
     expect(page.locator(f"{CARDS} img.loaded").first).to_be_visible()
-    page.locator(".tick").nth(1).click()
+    page.locator(".select-box").nth(1).click()
     assert accessibility_violations(page) == [], "selection"
     page.get_by_role("button", name="Tag").click()
     assert accessibility_violations(page) == [], "tagging"

@@ -186,5 +186,7 @@ def test_jobs_show_progress_and_curves_as_they_run(open_page, address, own_folde
         expect(card.locator(".state")).to_have_text("running")
         expect(card.get_by_role("img", name="loss: from 2 to 0.3333")).to_be_visible()
         assert card.locator(".chart .tick text").count() >= 2
+        opacity = card.locator(".chart .tick").first.evaluate("e => getComputedStyle(e).opacity")
+        assert opacity == "1"
     expect(card.locator(".state")).to_have_text("done")
     expect(page.locator(".jobs-view .status")).to_have_text("0 running")

@@ -12,13 +12,15 @@ const REST = 70; // ms that a scroll must rest before pages are fetched
 const TALLEST = 16_000_000; // CSS pixels: what browsers can lay out
 const HEADER = 60;
 
+const MISSING = { gone: "File is gone", offline: "Folder is not there" };
+
 /** One picture: a link that searches from it, its words, a tick, and a button for its details. @type {(item: Item, index: number, options: CardOptions) => HTMLLIElement} */
 function card(item, index, { bits, address, total, selected }) {
   const distance = item.distance === undefined ? null : distanceText(item.distance);
   const { name, folder } = captionOf(item), missing = missingText(item);
   const link = h("a", { class: "card-link", href: address, tabindex: "-1", draggable: "false",
     "aria-label": `${altText(item)}${distance ? `, ${distance}` : ""}. Search from here` },
-  h("span", { class: "frame" }, thumbnail(item, bits)),
+  h("span", { class: "frame" }, thumbnail(item, bits), item.missing ? h("span", { class: "missing" }, MISSING[item.missing]) : null),
   h("span", { class: "caption" },
     distance
       ? h("span", { class: "distance" }, distance, bar(item.distance ?? 0, bits))
@@ -27,7 +29,7 @@ function card(item, index, { bits, address, total, selected }) {
     distance ? null : h("span", { class: "name in-folder" }, folder)));
   return h("li", { class: ["card", selected && "selected", missing && "missing"].filter(Boolean).join(" "), "data-index": index, "aria-setsize": total, "aria-posinset": index + 1 }, link,
     h("button", { type: "button", class: "about quiet icon-only", tabindex: "-1", title: "Details (Space)", "aria-label": `Details of ${item.key}` }, icon("info")),
-    h("button", { type: "button", role: "checkbox", class: "tick", tabindex: "-1", "aria-checked": String(selected), title: "Select (x)", "aria-label": `Select ${item.key}` }, icon("check")));
+    h("button", { type: "button", role: "checkbox", class: "select-box", tabindex: "-1", "aria-checked": String(selected), title: "Select (x)", "aria-label": `Select ${item.key}` }, icon("check")));
 }
 
 /** @type {(index: number) => HTMLLIElement} */
@@ -240,7 +242,7 @@ export class PictureGrid {
     const item = this.items[index];
     if (!item) return placeholder(index);
     const element = card(item, index, { bits: this.bits, address: this.callbacks.address(item), total: this.total, selected: this.selected.has(item.key) });
-    if (index === this.stop) for (const each of element.querySelectorAll(".card-link, .tick, .about")) each.setAttribute("tabindex", "0");
+    if (index === this.stop) for (const each of element.querySelectorAll(".card-link, .select-box, .about")) each.setAttribute("tabindex", "0");
     return element;
   }
 
@@ -275,7 +277,7 @@ export class PictureGrid {
 
   /** One card is the stop of the Tab key; the arrows move it. @param {number} index */
   makeStop(index) {
-    const stops = (at) => this.elementOf(at)?.querySelectorAll(".card-link, .tick, .about") ?? [];
+    const stops = (at) => this.elementOf(at)?.querySelectorAll(".card-link, .select-box, .about") ?? [];
     for (const stop of stops(this.stop)) stop.setAttribute("tabindex", "-1");
     for (const stop of stops(index)) stop.setAttribute("tabindex", "0");
     this.stop = index;
@@ -319,7 +321,7 @@ export class PictureGrid {
     const index = this.indexOf(event);
     const target = /** @type {Element} */ (event.target);
     if (index < 0 || !this.items[index]) return;
-    const onTick = target.closest(".tick");
+    const onTick = target.closest(".select-box");
     if (target.closest(".about")) this.callbacks.open(index);
     else if (event.shiftKey) this.selectTo(this.anchor < 0 ? index : this.anchor, index);
     else if (onTick || event.ctrlKey || event.metaKey) this.toggle(index);
@@ -363,7 +365,7 @@ export class PictureGrid {
       const item = this.items[Number(/** @type {HTMLElement} */ (element).dataset.index)];
       const on = Boolean(item && this.selected.has(item.key));
       element.classList.toggle("selected", on);
-      element.querySelector(".tick")?.setAttribute("aria-checked", String(on));
+      element.querySelector(".select-box")?.setAttribute("aria-checked", String(on));
     }
     this.list.classList.toggle("selecting", this.selected.size > 0);
     this.callbacks.selection();
