@@ -199,9 +199,11 @@ def test_commands_that_go_on_after_an_interruption():
 def test_hints_of_fit_work_when_pasted(pictures, tmp_path):
     folder = tmp_path / "my photos"
     shutil.copytree(pictures, folder)
+    (folder / "film.mov").touch()
     text = run("fit", folder, "-o", tmp_path / "m.ddh", "--bits", 16, "--size", 32, "--epochs", 2)
     hints = [line.strip() for line in text.splitlines() if line.startswith("  ddh ")]
     assert len(hints) == 2
+    assert "Not read: 1 .mov." in text
     for hint in hints:
         run(*shlex.split(hint)[1:])
 

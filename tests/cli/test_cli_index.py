@@ -16,6 +16,7 @@ import ddh.index
 from ddh._core.errors import InputError
 from ddh.cli import cli
 from ddh.hashers import DDH
+from ddh.train.features import Extractor
 
 BITS = 32
 
@@ -269,6 +270,21 @@ def test_equal_new_files_are_encoded_once(place, model, monkeypatch):
     assert len([name for name in encoded if "bad" not in name]) == 1
     assert (done["new"], done["copies"], done["rows"]) == (1, 2, 3)
     assert [entry["name"] for entry in done["skipped"]] == ["bad1.png", "bad2.png"]
+
+
+def test_features_come_from_the_same_pass_of_the_network(place, model, monkeypatch):
+    encoded, run_network = [], Extractor.__call__
+
+    def counted(self, pixels, *arguments):
+        encoded.extend(row.tobytes() for row in pixels)
+        return run_network(self, pixels, *arguments)
+
+    monkeypatch.setattr(Extractor, "__call__", counted)
+    add = ("index", "add", place / "photos", "-i", place / "f.index", "-m", model)
+    assert run(*add, "--features", 8)["new"] == 12
+    assert len(encoded) == len(set(encoded)) == 12
+    with ddh.index.open(place / "f.index") as index:
+        assert np.abs(index.features(["animals/1.png", "plants/0.png"])).sum(axis=1).min() > 0
 
 
 def test_files_that_are_gone_are_marked(place):

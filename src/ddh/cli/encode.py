@@ -71,7 +71,11 @@ def encode(
     )
     if document.get("retried"):
         text += f"\n{document['retried']:,} pictures were sent again after a worker had died."
-    emit(document, "\n".join(filter(None, [text, describe_failures(document["skipped"])])), as_json)
+    from ddh.images.formats import describe_ignored
+
+    ignored, skipped = document.get("ignored", {}), document["skipped"]
+    lines = [text, describe_ignored(ignored), describe_failures(skipped)]
+    emit(document, "\n".join(filter(None, lines)), as_json)
 
 
 def _encode_here(images: Path, model: Path, out: Path, device: str, resume: bool) -> dict[str, Any]:
@@ -81,16 +85,17 @@ def _encode_here(images: Path, model: Path, out: Path, device: str, resume: bool
     if out.suffix not in (".npz", ".csv"):
         raise InputError(f"the codes file must end with .npz or .csv, not {out.name!r}")
     X = read_input(images)
+    X = open_images(X) if is_images(X) else X
     hasher: Any = load_image_encoder(model, device=device) if is_images(X) else load(model)
     if not is_images(X):
         names, codes = [str(i) for i in range(len(X))], hasher.encode(X)
         failures: list[dict[str, Any]] = []
     else:
-        names, codes, failures = _encode_parts(hasher, open_images(X), checkpoint_dir(out), resume)
+        names, codes, failures = _encode_parts(hasher, X, checkpoint_dir(out), resume)
     _write(out, names, codes, hasher)
     return {
         "codes": str(out), "images": len(names), "bits": hasher.bits, "model_id": hasher.model_id,
-        "skipped": failures,
+        "skipped": failures, "ignored": dict(getattr(X, "ignored", {})),
     }  # fmt: skip
 
 

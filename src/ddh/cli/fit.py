@@ -67,6 +67,7 @@ def fit(
     torchrun --nproc-per-node 4 -m ddh fit photos/ -o photos.ddh      on four GPUs
     """
     from ddh.hashers import DDH
+    from ddh.images import is_images, open_images
     from ddh.train.distributed import job
 
     if (out / "model.json").exists() and not force:
@@ -77,6 +78,7 @@ def fit(
     started = time.monotonic()
     with job(settings["device"]) as processes:
         X = read_input(images)
+        X = open_images(X) if is_images(X) else X
         model = DDH(depth=depth.replace("-", " "), random_state=seed, **settings)  # type: ignore[arg-type]
         y = None if labels is None else classes_of(_names(X), labels)
         model.fit(X, y, checkpoint_dir=checkpoint_dir(out), resume=resume)
@@ -88,6 +90,7 @@ def fit(
                 "bits": model.bits,
                 "images": model.images_,
                 "skipped": model.skipped_,
+                "ignored": dict(getattr(X, "ignored", {})),
                 "seconds": round(time.monotonic() - started, 1),
                 "settings": model.settings_,
                 "labels": model.label_statistics_,
@@ -118,10 +121,13 @@ def _next_commands(images: Path, model: Path, skipped: list[dict[str, Any]]) -> 
 
 
 def _summary(document: dict[str, Any], next_commands: list[str]) -> str:
+    from ddh.images.formats import describe_ignored
+
     lines = [
         f"Learned {document['bits']}-bit codes from {document['images']:,} images "
         f"in {document['seconds']:.0f} s.",
         _kept(document["kept_neighbours"]),
+        describe_ignored(document["ignored"]),
         describe_failures(document["skipped"]),
         _approximation(document["labels"].get("approximation")),
         f"Model {document['id']} is in {document['model']}",
