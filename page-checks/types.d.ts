@@ -64,9 +64,41 @@ interface FolderNode { name: string; label: string; rows: number; children: Fold
 
 interface SearchAnswer { query: QueryOfAnswer; results: Item[]; more: boolean; seconds: number }
 
-interface DuplicateGroup { items: Item[]; keep: string }
+interface DuplicateItem extends Item { kind: string; score: number; digest: string | null; file: string }
 
-interface GroupPage extends ListPage<DuplicateGroup> { total: number }
+interface DuplicateGroup { items: DuplicateItem[]; keep: string }
+
+/** The state of the search for duplicates, and a page of what it found. */
+interface DuplicatesState {
+  state: "none" | "running" | "ready" | "failed";
+  message: string;
+  done: number | null;
+  finished: string | null;
+  compared: number;
+  skipped: number;
+  outdated: boolean;
+  undo: { journal: string; action: string; files: number; time: string } | null;
+  writable: boolean;
+  target: string | null;
+  kinds: Record<string, number>;
+  bytes: number;
+  similar: number;
+  total: number;
+}
+
+interface GroupPage extends ListPage<DuplicateGroup> { state: DuplicatesState }
+
+interface ActionOutcome { journal: string | null; done: string[]; refused: { name: string; reason: string }[] }
+
+/** What the dialog that compares two pictures needs; changed(what) says what its user wants. */
+interface Comparison {
+  group: DuplicateGroup;
+  index: number;
+  bits: number;
+  writable: boolean;
+  ticked: (item: DuplicateItem) => boolean;
+  changed: (what: "tick" | "keep" | "dismiss", item: DuplicateItem) => void;
+}
 
 interface Facets {
   folders: { name: string; rows: number }[];

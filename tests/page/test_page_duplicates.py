@@ -1,82 +1,283 @@
-"""Near-duplicates on the real page: groups, radius, ticks, and the list that is exported."""
+"""Duplicates on the real page: find, compare, choose, move to the trash and a folder, undo."""
 
 import csv
 import io
 import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
+import numpy as np
 import pytest
-from playwright.sync_api import Page, expect
+from page_service import BITS, serving
+from PIL import Image
+from playwright.sync_api import Locator, Page, expect
+
+import ddh.index
+
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+ORIGINALS, COPIED = 12, 5
+AXE = Path(__file__).parents[2] / "page-checks" / "node_modules" / "axe-core" / "axe.min.js"
+
+
+@dataclass(frozen=True)
+class Desk:
+    """A service that may change files, and where they are."""
+
+    address: str
+    root: Path
+    folder: Path
+
+
+def collect(folder: Path) -> Path:
+    """Soft random pictures, five of them twice and one of these three times, with random codes."""
+    root, rng = folder / "photos", np.random.default_rng(5)
+    (root / "backup").mkdir(parents=True)
+    for number in range(ORIGINALS):
+        blots = Image.fromarray(rng.integers(0, 256, (6, 8, 3), dtype=np.uint8))
+        blots.resize((320, 240), Image.Resampling.BICUBIC).save(root / f"IMG_{number:02}.png")
+    for number in range(COPIED):
+        shutil.copy2(root / f"IMG_{number:02}.png", root / "backup" / f"copy_{number:02}.png")
+    shutil.copy2(root / "IMG_00.png", root / "backup" / "again_00.png")
+    keys = sorted(file.relative_to(root).as_posix() for file in root.rglob("*.png"))
+    with ddh.index.open(folder / "photos.index", bits=BITS) as index:
+        codes = rng.integers(0, 256, (len(keys), BITS // 8), dtype=np.uint8)
+        index.add(keys, codes, paths=keys)
+        index.set_setting(root=str(root))
+    return folder / "photos.index"
 
 
 @pytest.fixture
-def page(open_page, address) -> Page:
-    opened = open_page(f"{address}#/duplicates?radius=0")
-    expect(opened.locator(".group").first).to_be_visible()
-    return opened
+def desk(browser, tmp_path) -> Iterator[Desk]:
+    own = {"DDH_CACHE": "cache", "DDH_STATE": "state", "XDG_DATA_HOME": "data", "HOME": "."}
+    environment = {name: str(tmp_path / folder) for name, folder in own.items()}
+    with serving(collect(tmp_path), "--writable", environment=environment) as address:
+        yield Desk(address, tmp_path / "photos", tmp_path)
+
+
+@pytest.fixture
+def page(open_page, desk) -> Page:
+    """The page after a search."""
+    return search(open_page(f"{desk.address}#/duplicates"))
+
+
+def search(page: Page) -> Page:
+    page.get_by_role("button", name="Find duplicates").click()
+    expect(page.locator(".group")).to_have_count(COPIED)
+    return page
+
+
+def members(page: Page) -> Locator:
+    return page.locator(".member:not(.kept)")
 
 
 def exported(page: Page, name: str) -> str:
     with page.expect_download() as download:
-        page.get_by_role("region", name="The ticked").get_by_role("button", name=name).click()
+        page.get_by_role("button", name=f"Export the ticked as {name}").click()
     return download.value.path().read_text()
 
 
-def test_groups_side_by_side_with_one_to_keep(page):
-    first = page.locator(".group").first
-    assert first.locator(".member").count() >= 2
-    expect(first.locator(".kept .badge")).to_have_text("keep")
-    assert first.locator(".kept").count() == 1
-    expect(first.locator(".member:not(.kept)").first).to_contain_text("same code")
-    expect(first.locator(".member").first).to_contain_text("160 × 160")
+def test_nothing_is_read_until_someone_asks(open_page, desk):
+    page = open_page(f"{desk.address}#/duplicates")
+    expect(page.get_by_role("heading", name="Find pictures that are the same")).to_be_visible()
+    assert page.locator(".group").count() == 0
+    search(page)
+    expect(page.locator(".duplicates .view-head")).to_contain_text("5 groups · 6 pictures could go")
+    page.reload()  # the result is remembered
+    expect(page.locator(".group")).to_have_count(COPIED)
 
 
-def test_radius_finds_more(page):
-    before = page.locator(".status").first.inner_text()
-    slider = page.get_by_role("slider")
+def test_groups_side_by_side_with_kinds_and_one_to_keep(page):
+    for group in page.locator(".group").all():
+        assert group.locator(".kept").count() == 1
+        expect(group.locator(".kept .badge")).to_have_text("Keep")
+        expect(group.locator(".member:not(.kept) .badge").first).to_have_text("Identical")
+    expect(page.locator(".member").first).to_contain_text("320 × 240")
+
+
+def test_no_group_leaves_a_blank_column(page):
+    """Every row of groups reaches from the left edge to the right one."""
+    boxes = [group.bounding_box() for group in page.locator(".group").all()]
+    room = page.locator(".groups").bounding_box()
+    for top in {box["y"] for box in boxes}:
+        row = [box for box in boxes if box["y"] == top]
+        assert min(box["x"] for box in row) == pytest.approx(room["x"], abs=1)
+        end = max(box["x"] + box["width"] for box in row)
+        assert end == pytest.approx(room["x"] + room["width"], abs=1)
+
+
+def test_the_trash_and_undo(page, desk):
+    key = members(page).first.get_attribute("data-key")
+    content = (desk.root / key).read_bytes()
+    members(page).first.get_by_role("checkbox").check()
+    bar = page.get_by_role("region", name="The ticked")
+    expect(bar).to_contain_text("1 ticked")
+    bar.get_by_role("button", name="Move to the trash").click()
+    expect(page.locator(".news")).to_contain_text("1 picture moved to the trash")
+    expect(bar).to_be_hidden()
+    assert not (desk.root / key).exists()
+    assert len(list((desk.folder / "data" / "Trash" / "files").iterdir())) == 1
+    expect(page.locator(f'.member[data-key="{key}"]')).to_have_count(0)
+    page.reload()  # undoing works later too
+    page.locator(".news").get_by_role("button", name="Undo").click()
+    expect(page.locator(f'.member[data-key="{key}"]')).to_have_count(1)
+    assert (desk.root / key).read_bytes() == content
+    assert list((desk.folder / "data" / "Trash" / "files").iterdir()) == []
+
+
+def test_all_to_a_folder_and_back(page, desk):
+    page.get_by_role("button", name="Tick all but the kept").click()
+    assert page.locator(".ticked").count() == 6
+    page.get_by_role("button", name="Move to a folder").click()
+    dialog = page.get_by_role("dialog")
+    field = dialog.get_by_role("textbox")
+    assert field.input_value() == str(desk.folder / "photos-duplicates")
+    dialog.get_by_role("button", name="Move", exact=True).click()
+    expect(page.locator(".group")).to_have_count(0)
+    expect(page.get_by_role("heading", name="No duplicates")).to_be_visible()
+    moved = [file for file in (desk.folder / "photos-duplicates").rglob("*") if file.is_file()]
+    assert len(moved) == 6
+    page.locator(".news").get_by_role("button", name="Undo").click()
+    expect(page.locator(".group")).to_have_count(COPIED)
+    assert not (desk.folder / "photos-duplicates").exists()
+
+
+def test_what_changed_meanwhile_is_named_and_stays(page, desk):
+    key = members(page).first.get_attribute("data-key")
+    Image.new("RGB", (9, 9)).save(desk.root / key)
+    page.get_by_role("button", name="Tick all but the kept").click()
+    page.get_by_role("button", name="Move to the trash").click()
+    expect(page.locator(".news")).to_contain_text("1 picture left alone")
+    expect(page.locator(".news")).to_contain_text(f"{key} it has changed")
+    expect(page.locator(".news")).to_contain_text("5 pictures moved to the trash")
+    assert (desk.root / key).is_file()
+
+
+def test_another_one_is_kept(page, desk):
+    group = page.locator(".group").filter(has_text="again_00.png")
+    kept = group.locator(".kept").get_attribute("data-key")
+    spare = group.locator(".member:not(.kept)").first.get_attribute("data-key")
+    group.get_by_role("button", name=f"Keep {spare.rpartition('/')[2]} instead").click()
+    expect(group.locator(".kept")).to_have_attribute("data-key", spare)
+    group.locator(f'.member[data-key="{kept}"]').get_by_role("checkbox").check()
+    page.get_by_role("button", name="Move to the trash").click()
+    expect(page.locator(".news")).to_contain_text("1 picture moved")
+    assert (desk.root / spare).is_file()
+    assert not (desk.root / kept).exists()
+
+
+def test_not_a_duplicate_is_remembered(page, desk):
+    group = page.locator(".group").filter(has_text="copy_03.png")
+    group.get_by_role("button", name="is not a duplicate").click()
+    expect(page.locator(".group")).to_have_count(COPIED - 1)
+    page.get_by_role("button", name="Look again").click()
+    expect(page.get_by_role("button", name="Look again")).to_be_visible()
+    expect(page.locator(".group")).to_have_count(COPIED - 1)
+    group = page.locator(".group").filter(has_text="copy_02.png")
+    group.get_by_role("button", name="is not a duplicate").click()
+    page.locator(".news").get_by_role("button", name="Undo").click()
+    expect(page.locator(".group")).to_have_count(COPIED - 1)
+    assert len(list(desk.root.rglob("*.png"))) == ORIGINALS + COPIED + 1
+
+
+def test_the_ticked_are_exported_as_lists_to_apply(page, desk, tmp_path):
+    group = page.locator(".group").filter(has_text="copy_04.png")
+    group.get_by_role("checkbox").check()
+    files = {str(desk.root / "IMG_04.png"), str(desk.root / "backup" / "copy_04.png")}
+    rows = list(csv.DictReader(io.StringIO(exported(page, "CSV"))))
+    assert {row["path"] for row in rows} == files
+    assert [row["kind"] for row in rows] == ["keep", "identical"]
+    listed = exported(page, "JSON")
+    (only,) = json.loads(listed)["groups"]
+    assert {only["keep"], only["members"][0]["path"]} == files
+    with page.expect_download() as download:
+        page.get_by_role("link", name="All as CSV").click()
+    assert len(download.value.path().read_text().splitlines()) == 1 + 2 * COPIED + 1
+    from click.testing import CliRunner
+
+    from ddh.cli import cli
+
+    (tmp_path / "list.json").write_text(listed)
+    options = ["--apply", tmp_path / "list.json", "--move-to", tmp_path / "away"]
+    options += ["--journal", tmp_path / "journal.jsonl"]
+    assert CliRunner().invoke(cli, ["dedup", *map(str, options)]).exit_code == 0
+    assert Path(only["members"][0]["path"]).exists() is False
+
+
+def test_comparing_side_by_side_and_with_the_slider(page):
+    group = page.locator(".group").filter(has_text="again_00.png")
+    group.locator(".member:not(.kept) .frame").first.click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.locator("figure img")).to_have_count(2)
+    expect(dialog).to_contain_text("1 of 2")
+    dialog.get_by_role("button", name="Overlay").click()
+    expect(dialog.locator("canvas")).to_have_count(2)
+    page.wait_for_function("() => document.querySelector('.stack canvas').width === 320")
+    slider = dialog.get_by_role("slider")
     slider.focus()
     slider.press("End")
-    page.wait_for_url("**radius=8")
-    expect(page.locator(".duplicates .status")).to_contain_text("group")
-    expect(page.locator(".duplicates .status")).not_to_have_text("Looking for groups…")
-    expect(page.locator(".groups.waiting")).to_have_count(0)
-    assert page.locator(".duplicates .status").inner_text() != before
+    assert slider.get_attribute("aria-valuetext") == "100 percent of the kept picture"
+    assert (
+        page.evaluate("() => document.querySelector('.stack').style.getPropertyValue('--at')")
+        == "100%"
+    )
+    dialog.get_by_role("button", name="Next picture").click()
+    expect(dialog).to_contain_text("2 of 2")
+    dialog.get_by_role("checkbox").check()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("region", name="The ticked")).to_contain_text("1 ticked")
+    assert group.get_by_role("checkbox", checked=True).count() == 1
 
 
-def test_ticked_pictures_are_exported_and_nothing_else(page):
-    group = page.locator(".group").first
-    spare = group.locator(".member:not(.kept)").first
-    kept_key = group.locator(".kept input").get_attribute("data-key")
-    key = spare.locator("input").get_attribute("data-key")
-    spare.locator("input").check()
-    rows = list(csv.DictReader(io.StringIO(exported(page, "CSV"))))
-    assert [(row["key"], row["keep"], row["distance"]) for row in rows] == [(key, kept_key, "0")]
-    assert [row["key"] for row in json.loads(exported(page, "JSON"))] == [key]
-    page.get_by_role("button", name="Clear").click()
-    expect(page.get_by_role("region", name="The ticked")).to_be_hidden()
+def test_a_service_that_is_read_only_shows_and_exports(open_page, browser, tmp_path):
+    environment = {"DDH_CACHE": str(tmp_path / "cache"), "DDH_STATE": str(tmp_path / "state")}
+    with serving(collect(tmp_path), environment=environment) as address:
+        page = search(open_page(f"{address}#/duplicates"))
+        page.get_by_role("button", name="Tick all but the kept").click()
+        bar = page.get_by_role("region", name="The ticked")
+        expect(bar.get_by_role("button", name="Export the ticked as CSV")).to_be_visible()
+        expect(bar.get_by_role("button", name="Move to the trash")).to_be_hidden()
+        assert page.get_by_role("button", name="is not a duplicate").count() == 0
+        page.close()
 
 
-def test_all_but_the_suggested_are_ticked(page):
-    page.get_by_role("button", name="Tick all but the suggested").click()
-    assert page.locator(".kept input:checked").count() == 0
-    assert page.locator(".member:not(.kept) input:not(:checked)").count() == 0
-    ticked = page.locator(".member:not(.kept)").count()
-    assert len(json.loads(exported(page, "JSON"))) == ticked
+def violations(page: Page) -> list[str]:
+    if not AXE.exists():
+        pytest.skip("axe-core is not installed: npm --prefix page-checks ci")
+    page.evaluate(AXE.read_text())
+    return page.evaluate(
+        "async () => (await axe.run()).violations.map((v) => v.id + v.nodes.map((n) => n.html))"
+    )
 
 
-def test_paging_shows_every_group(page, address):
-    def total(radius: int) -> int:
-        return page.request.get(f"{address}duplicates?radius={radius}&limit=1").json()["total"]
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("device", ["wide", "phone"])
+def test_every_state_is_accessible(open_page, desk, device, scheme):
+    options = PHONE if device == "phone" else {"viewport": {"width": 1280, "height": 800}}
+    page = open_page(
+        f"{desk.address}#/duplicates", color_scheme=scheme, reduced_motion="reduce", **options
+    )
 
-    radius = next(radius for radius in range(9) if total(radius) > 20)  # more than a page
-    page.goto(f"{address}#/duplicates?radius={radius}")
-    expect(page.locator(".duplicates .status")).to_have_text(f"{total(radius)} groups")
-    for shown in (*range(40, total(radius), 20), total(radius)):
-        page.evaluate("() => window.scrollTo(0, document.body.scrollHeight)")
-        page.wait_for_function("(n) => document.querySelectorAll('.group').length >= n", arg=shown)
-    expect(page.locator(".group")).to_have_count(total(radius))
+    def fine(state: str) -> None:
+        page.wait_for_load_state("networkidle")
+        assert violations(page) == [], state
+        assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), state
 
-
-def test_the_whole_list_is_the_service_s_own(page):
-    with page.expect_download() as download:
-        page.get_by_role("link", name="Every group as CSV").click()
-    assert "key" in download.value.path().read_text().splitlines()[0]
+    expect(page.get_by_role("button", name="Find duplicates")).to_be_visible()
+    fine("before a search")
+    search(page)
+    fine("groups")
+    page.get_by_role("button", name="Tick all but the kept").click()
+    fine("ticked")
+    page.get_by_role("button", name="Move to a folder").click()
+    fine("a folder is asked for")
+    page.keyboard.press("Escape")
+    members(page).first.locator(".frame").click()
+    fine("side by side")
+    page.get_by_role("button", name="Overlay").click()
+    fine("overlay")
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Move to the trash").click()
+    expect(page.locator(".news")).to_contain_text("6 pictures moved")
+    fine("moved")

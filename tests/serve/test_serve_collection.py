@@ -1,18 +1,14 @@
-"""Facets, near-duplicates, the map and the jobs, as the page asks for them."""
+"""Facets, the map and the jobs, as the page asks for them."""
 
 import base64
-import csv
 import time
 from collections import Counter
 
 import numpy as np
-import pytest
 
 import ddh.index
 from ddh._core import jobs
-from ddh.duplicates import find_groups
 from ddh.serve import catalog
-from ddh.serve.duplicates import _refuse_too_many
 
 
 def test_facets_count_what_filters_find(reader, prepared):
@@ -67,64 +63,6 @@ def test_facets_see_new_rows(place):
         while "new" in str(client.get("/facets").json()):
             assert time.monotonic() < deadline
             time.sleep(0.05)
-
-
-def test_duplicates_are_those_of_the_index(reader, prepared):
-    with ddh.index.open(prepared.index) as index:
-        expected = [{hit.key for hit in found} for found in find_groups(index, 2)]
-    found = reader.get("/duplicates?radius=2&limit=200").json()
-    assert [{item["key"] for item in group["items"]} for group in found["groups"]] == expected
-    assert (found["total"], found["more"]) == (len(expected), False)
-    group = next(g for g in found["groups"] if "copies/00.png" in {i["key"] for i in g["items"]})
-    assert group["keep"] == group["items"][0]["key"] == "copies/00.png"  # 96 x 72
-    assert group["items"][0]["distance"] == 0
-    assert (group["items"][0]["width"], group["items"][0]["height"]) == (96, 72)
-    assert group["items"][0]["bytes"] == (prepared.photos / "copies/00.png").stat().st_size
-
-
-def test_duplicates_come_in_pages_and_as_a_table(reader):
-    whole = reader.get("/duplicates?radius=10&limit=200").json()
-    assert whole["total"] > 1
-    pages, offset = [], 0
-    while True:
-        page = reader.get(f"/duplicates?radius=10&limit=1&offset={offset}").json()
-        pages += page["groups"]
-        offset += 1
-        if not page["more"]:
-            break
-    assert pages == whole["groups"]
-    answer = reader.get("/duplicates.csv?radius=10")
-    assert "attachment" in answer.headers["content-disposition"]
-    table = list(csv.DictReader(answer.text.splitlines()))
-    kept = [row["key"] for row in table if row["keep"] == "True"]
-    assert kept == [group["keep"] for group in whole["groups"]]
-    assert len(table) == sum(len(group["items"]) for group in whole["groups"])
-
-
-def test_no_cell_of_the_table_is_a_formula(place):
-    with ddh.index.open(place.index) as index:
-        index.add(["=1+1", "@x"], np.full((2, 4), 0x5A, np.uint8), paths=["-1", None])
-    with place.open() as client:
-        table = client.get("/duplicates.csv?radius=0").text
-    assert {"'=1+1", "'-1", "'@x"} <= {
-        cell for line in csv.reader([*table.splitlines()]) for cell in line
-    }
-
-
-def test_duplicates_of_a_folder_and_bad_radii(reader):
-    found = reader.get("/duplicates?radius=32&folder=plants&limit=200").json()
-    assert {i["folder"] for group in found["groups"] for i in group["items"]} == {"plants"}
-    assert reader.get("/duplicates?radius=33").status_code == 422
-    assert reader.get("/duplicates?radius=-1").status_code == 422
-    assert reader.get("/duplicates?limit=0").status_code == 422
-
-
-def test_a_radius_that_would_fill_the_memory_is_refused():
-    codes = np.random.default_rng(0).integers(0, 256, (20_000, 2), dtype=np.uint8)
-    _refuse_too_many(codes, 1)
-    _refuse_too_many(np.zeros((20_000, 2), np.uint8), 16)  # copies of one code cost nothing
-    with pytest.raises(ValueError, match="smaller radius"):
-        _refuse_too_many(codes, 12)
 
 
 def test_the_map_is_made_in_the_background_and_kept(prepared, tmp_path):

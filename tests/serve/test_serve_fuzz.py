@@ -58,6 +58,8 @@ SEEDS = [
         for kind in ("PNG", "JPEG", "GIF")
     ),
     request("POST", "/items", form(picture("BMP"), metadata='{"a": 1}'), FORM),
+    request("POST", "/duplicates/act", b'{"action": "trash", "groups": [{"keep": "k"}]}'),
+    request("POST", "/duplicates/undo", b'{"journal": "dedup.jsonl"}'),
     request("DELETE", "/items/k"),
     request("POST", "/session"),
     *(
@@ -65,9 +67,9 @@ SEEDS = [
         for path in (
             "/items?limit=3&folder=plants&after=x", "/items?where=%7B%22label%22%3A%22cat%22%7D",
             "/items/plants/00.png", "/thumbnails/plants/00.png?size=160", "/pictures/plants/00.png",
-            "/duplicates?radius=2&offset=1&limit=3", "/duplicates.csv?radius=2&folder=plants",
             "/find?text=cat%20plants&order=newest&since=2020&limit=3", "/timeline?folder=plants",
             "/details/plants/00.png", "/tags", "/searches",
+            "/duplicates?show=similar&offset=1&limit=3", "/duplicates.csv",
             "/map/colours?by=label", "/map/keys?at=3", "/facets", "/jobs", "/metrics", "/health",
             "/", "/page/app.js", "/openapi.json",
         )

@@ -13,6 +13,7 @@ NEEDS_TOKEN = [
     ("GET", "/pictures/plants/00.png"), ("GET", "/facets"), ("GET", "/duplicates"),
     ("GET", "/duplicates.csv"), ("GET", "/map"), ("GET", "/map/points"), ("GET", "/jobs"),
     ("GET", "/metrics"), ("POST", "/search"), ("POST", "/items"), ("DELETE", "/items/x"),
+    ("POST", "/duplicates/search"), ("POST", "/duplicates/act"), ("POST", "/duplicates/undo"),
     ("POST", "/session"), ("GET", "/no/such/thing"), ("POST", "/"), ("POST", "/health"),
 ]  # fmt: skip
 

@@ -53,6 +53,8 @@ def test_the_description_names_every_route(served):
     assert {
         "/health", "/metrics", "/session", "/search", "/items", "/items/{key}",
         "/thumbnails/{key}", "/pictures/{key}", "/facets", "/duplicates", "/duplicates.csv",
+        "/duplicates/search", "/duplicates/stop", "/duplicates/act", "/duplicates/undo",
+        "/duplicates/dismiss",
         "/map", "/map/points", "/map/codes", "/map/colours", "/map/keys", "/jobs",
         "/jobs/{job}", "/jobs/{job}/stop", "/find", "/timeline", "/details/{key}", "/paths",
         "/tags", "/searches", "/files/{action}/{key}", "/folders",

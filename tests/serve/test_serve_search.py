@@ -326,6 +326,6 @@ def test_an_empty_index_answers(tmp_path):
         assert client.get("/health").json()["rows"] == 0
         assert client.get("/items").json() == {"items": [], "next": None, "rows": 0}
         assert client.get("/facets").json() == {"folders": [], "metadata": {}}
-        assert client.get("/duplicates").json() == {"groups": [], "total": 0, "more": False}
+        assert client.get("/duplicates").json()["groups"] == []
         assert client.get("/map").json()["state"] == "empty"
         assert client.post("/search", files={"image": b"x"}).status_code == 403

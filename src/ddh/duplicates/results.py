@@ -45,6 +45,10 @@ class Picture:
         """Width times height."""
         return self.width * self.height
 
+    def facts(self) -> dict[str, Any]:
+        """Size and digest, for JSON."""
+        return {name: getattr(self, name) for name in ("width", "height", "bytes", "digest")}
+
 
 @dataclass(frozen=True)
 class Member:
@@ -118,15 +122,15 @@ class Duplicates:
             "groups": [
                 {
                     "keep": printable(group.keep.path),
-                    "digest": group.keep.digest,
+                    **group.keep.facts(),
                     "members": [
                         {
-                            "path": printable(m.picture.path),
-                            "kind": m.kind,
-                            "score": m.score,
-                            "digest": m.picture.digest,
+                            "path": printable(member.picture.path),
+                            "kind": member.kind,
+                            "score": member.score,
+                            **member.picture.facts(),
                         }
-                        for m in group.members
+                        for member in group.members
                     ],
                 }
                 for group in self.groups

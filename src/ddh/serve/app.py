@@ -8,7 +8,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 import ddh
-from ddh.serve import browse_routes, routes
+from ddh.serve import browse_routes, duplicate_routes, routes
 from ddh.serve.errors import error_response
 from ddh.serve.guard import Guard, Sessions
 from ddh.serve.models import problem
@@ -67,6 +67,7 @@ def create_app(location: str, settings: Settings | None = None) -> FastAPI:
     app.state.service, app.state.sessions = service, Sessions(settings.token)
     app.include_router(routes.router)
     app.include_router(browse_routes.router)
+    app.include_router(duplicate_routes.router)
     for kind in (HTTPException, RequestValidationError):  # FastAPI has handlers of its own
         app.add_exception_handler(kind, _on_error)
     # The last one added is the first to see a request; the guard answers for what raises.

@@ -62,7 +62,6 @@ class Catalog:
     folders: list[str]
     folder_of_row: NDArray[np.int32]  # -1 where a row has no path
     categories: dict[str, Category]
-    duplicates: dict[tuple[int, str], list[NDArray[np.int64]]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.keys)

@@ -54,6 +54,23 @@ class Pictures:
             return None
         return found if found.is_relative_to(root.path) and found.is_file() else None
 
+    def name(self, file: Path) -> str:
+        """The name that a file has below its root; without its folders where it is outside."""
+        found = self._roots.above(file)
+        if found is None:
+            return file.name if file.is_absolute() else file.as_posix()
+        return found[0].key(found[1])
+
+    def without_roots(self, text: str) -> str:
+        """A text whose paths start below their roots, for people on other machines."""
+        for root in self._roots:
+            text = text.replace(f"{root.path}{os.sep}", "")
+        return text
+
+    def holds(self, path: Path) -> bool:
+        """Whether a path lies below one of the roots."""
+        return self._roots.above(path.resolve()) is not None
+
     def item(self, row: Row | Hit) -> Item:
         """A row as in JSON."""
         name = picture_name(row)

@@ -158,25 +158,64 @@ class Facets(BaseModel):
     metadata: dict[str, list[str | bool | int | float]]
 
 
-class Member(Result):
-    """A picture of a group; its distance is the one to the picture to keep."""
+class Member(Item):
+    """A picture of a group: how it differs from the kept one (`keep` for that), and its file."""
 
+    kind: str
+    score: float
     width: int | None
     height: int | None
     bytes: int | None
+    digest: str | None
+    file: str
 
 
 class Group(BaseModel):
-    """Near-duplicates, the one to keep first."""
+    """Verified duplicates, the one to keep first."""
 
     items: list[Member]
     keep: str
 
 
+class LastAction(BaseModel):
+    journal: str
+    action: str
+    files: int
+    time: str
+
+
 class Groups(BaseModel):
+    """The state of the search for duplicates, and a page of what it found."""
+
+    state: Literal["none", "running", "ready", "failed"]
+    message: str
+    done: float | None
+    finished: str | None
+    compared: int
+    skipped: int
+    outdated: bool
+    undo: LastAction | None
+    writable: bool
+    target: str | None
+    kinds: dict[str, int]
+    bytes: int
+    similar: int
     groups: list[Group]
     total: int
     more: bool
+
+
+class Refused(BaseModel):
+    name: str
+    reason: str
+
+
+class Acted(BaseModel):
+    """What was done, and what was left alone; the journal is what undoes it."""
+
+    journal: str | None
+    done: list[str]
+    refused: list[Refused]
 
 
 class MapState(BaseModel):

@@ -15,7 +15,6 @@ from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
-from starlette.responses import StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import ddh
@@ -71,7 +70,6 @@ async def _finished_map(service: ServiceOf) -> Map:
 WritableService = Annotated[Service, Depends(_writable_service)]
 FinishedMap = Annotated[Map, Depends(_finished_map)]
 IfNoneMatch = Annotated[str, Header(alias="If-None-Match")]
-Radius = Annotated[int, Query(ge=0, le=4096)]
 Offset = Annotated[int, Query(ge=0, le=1 << 53)]
 
 
@@ -246,37 +244,6 @@ def _picture_file(service: Service, key: str, side: int) -> tuple[str, Path]:
 async def facets(service: ServiceOf) -> dict[str, Any]:
     """Folders with the rows below them, and the values of metadata that rows can be found by."""
     return await service.in_thread("catalog", lambda: service.catalogs.current().facets())
-
-
-@router.get("/duplicates", response_model=models.Groups, tags=["collection"])
-async def duplicates(
-    service: ServiceOf,
-    radius: Radius = 2,
-    offset: Offset = 0,
-    limit: Annotated[int, Query(ge=1, le=200)] = 20,
-    folder: str = "",
-) -> dict[str, Any]:
-    """Groups of pictures that are nearly the same; the first of each is the one to keep."""
-    groups = await service.in_thread("duplicates", partial(_groups, service, radius, folder))
-    page = partial(service.duplicates.page, groups[offset : offset + limit])
-    return {
-        "groups": await service.in_thread("pictures", page),
-        "total": len(groups),
-        "more": len(groups) > offset + limit,
-    }
-
-
-@router.get("/duplicates.csv", response_class=StreamingResponse, tags=["collection"])
-async def duplicates_csv(service: ServiceOf, radius: Radius = 2, folder: str = "") -> Response:
-    """All groups as a table."""
-    groups = await service.in_thread("duplicates", partial(_groups, service, radius, folder))
-    headers = {"Content-Disposition": 'attachment; filename="duplicates.csv"'}
-    lines = service.duplicates.csv(groups)
-    return StreamingResponse(lines, media_type="text/csv; charset=utf-8", headers=headers)
-
-
-def _groups(service: Service, radius: int, folder: str) -> list[list[str]]:
-    return service.duplicates.groups(service.catalogs.current(), radius, folder)
 
 
 @router.get("/map", response_model=models.MapState, tags=["map"])

@@ -39,7 +39,7 @@ THREADS = {
 }  # fmt: skip
 MAX_SEARCH_BATCH = 64
 MAX_IMAGE_BATCH = 16
-MAP_CACHE_BYTES = 256 << 20
+MAP_CACHE_BYTES = DUPLICATES_CACHE_BYTES = 256 << 20
 
 Result = TypeVar("Result")
 
@@ -74,7 +74,8 @@ class Service:
         self.thumbnails = Thumbnails(kept, settings.decode_seconds, THREADS["pictures"])
         self.maps = Maps(DiskCache(cache / "maps", MAP_CACHE_BYTES), self._threads["map"])
         self.catalogs = CatalogCache(self.index)
-        self.duplicates = Duplicates(self.index, self.pictures)
+        remembered = DiskCache(cache / "duplicates", DUPLICATES_CACHE_BYTES)
+        self.duplicates = Duplicates(location, self.index, writer, self.pictures, remembered)
         self.rows = Rows(writer, self.pictures, self.catalogs.invalidate)
         self.finder, self.notes, self.adding = Finder(), Notes(writer), Adding(location)
         self.searcher = Searcher(searching, self.pictures, settings)
@@ -196,6 +197,7 @@ class Service:
         self.thumbnails.close()
         if self.words is not None:
             self.words.close()
+        self.duplicates.close()
         if self._decoders is not None:
             self._decoders.close()
         for threads in self._threads.values():
