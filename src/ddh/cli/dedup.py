@@ -86,6 +86,7 @@ def dedup(
     ddh dedup --index photos.index --json
     """
     from ddh.duplicates import act, find_duplicates, removals, undo
+    from ddh.duplicates.dismissed import Dismissed
 
     action = _action(move_to, trash, hardlink)
     searches = bool(folders) or location is not None
@@ -118,6 +119,7 @@ def dedup(
             files = indexed_files(collection, folder)
             _refuse_inside(move_to, [root.path for root in collection.roots])
             found = find_duplicates(files, keep=keep, cache=stored)
+            found = Dismissed.read(collection.index).without(found)
     if out is not None:
         text = _csv(found) if out.suffix == ".csv" else json.dumps(found.as_json(), indent=2)
         out.write_text(text, newline="", encoding="utf-8")
