@@ -3,9 +3,11 @@
 import csv
 import shutil
 import time
+from collections import Counter
 
 import numpy as np
 import pytest
+from PIL import Image
 from serve_place import Place, draw
 from starlette.testclient import TestClient
 
@@ -84,19 +86,24 @@ def test_groups_are_verified_and_come_in_pages(copied):
         for group in whole["groups"]:
             assert group["items"][0]["key"] == group["keep"]
             assert [item["kind"] for item in group["items"]].count("keep") == 1
-        identical = [i for g in whole["groups"] for i in g["items"] if i["kind"] == "identical"]
-        assert len(identical) == whole["kinds"]["identical"] == 4
-        item = next(item for item in identical if item["key"] != "=odd.png")
-        file = copied.photos / item["key"]
-        assert (item["bytes"], item["width"]) == (file.stat().st_size, 64)
-        assert item["file"] == str(file)  # this machine alone can ask
+        assert set(group_of(whole, "again/c.png")) == {"again/c.png", "plants/03.png"}
+        members = [item for group in whole["groups"] for item in group["items"][1:]]
+        assert Counter(item["kind"] for item in members) == whole["kinds"]
+        assert whole["kinds"]["identical"] >= 2
+        for item in members:
+            file = copied.photos / item["key"]
+            assert item["bytes"] == file.stat().st_size
+            assert item["file"] == str(file)  # this machine alone can ask
+            with Image.open(file) as image:
+                assert (item["width"], item["height"]) == image.size
         pages = [
             client.get(f"/duplicates?limit=1&offset={n}").json() for n in range(whole["total"])
         ]
         assert [page["groups"][0] for page in pages] == whole["groups"]
         assert [page["more"] for page in pages] == [True] * (whole["total"] - 1) + [False]
         only = client.get("/duplicates?kind=identical").json()
-        assert only["total"] == 3
+        assert 0 < only["total"] <= whole["total"]
+        assert all("identical" in str(group) for group in only["groups"])
 
 
 def test_results_are_remembered_and_known_to_be_old(copied, tmp_path):

@@ -48,36 +48,50 @@ def read_list(file: str | os.PathLike[str]) -> list[Pair]:
 
 def verify(pairs: Iterable[Pair]) -> tuple[list[Removal], list[Skipped]]:
     """Compare pairs on their pixels again: those that hold, and those that are refused."""
-    removals, refused = [], []
-    for pair in track(list(pairs), "Verifying", unit="pair"):
-        found = _compare(pair)
-        if isinstance(found, Removal):
-            removals.append(found)
-        else:
-            refused.append(Skipped(pair.path, found))
+    groups: dict[Path, list[Pair]] = {}
+    for pair in pairs:
+        groups.setdefault(pair.keep, []).append(pair)
+    removals, refused = list[Removal](), list[Skipped]()
+    for keep, group in track(list(groups.items()), "Verifying", unit="group"):
+        together = _holding(keep, [pair.path for pair in group])
+        for pair in group:
+            found = _compare(pair, together)
+            if isinstance(found, Removal):
+                removals.append(found)
+            else:
+                refused.append(Skipped(pair.path, found))
     return removals, refused
 
 
-def _compare(pair: Pair) -> Removal | str:
+def _compare(pair: Pair, together: dict[Path, Removal]) -> Removal | str:
     """A pair that holds, or why it does not."""
     for path in (pair.keep, pair.path):
         if not path.is_file():
             return f"{'it' if path is pair.path else f'the kept picture {path}'} is not there"
-    result = find_duplicates([pair.keep, pair.path])
-    if result.skipped:
-        return f"{result.skipped[0].path} {result.skipped[0].reason}"
-    if not result.groups:
+    # The rule of a search may keep another picture of the group than the list does.
+    found = together.get(pair.path) or _holding(pair.keep, [pair.path]).get(pair.path)
+    if found is None:
         return f"it is not a duplicate of {pair.keep}"
-    group = result.groups[0]
-    pictures: dict[Path, Picture] = {
-        picture.path: picture for picture in (group.keep, group.members[0].picture)
-    }
-    digest, keep_digest = pictures[pair.path].digest, pictures[pair.keep].digest
-    if pair.digest not in (None, digest):
+    if pair.digest not in (None, found.digest):
         return "it has changed since the list was made"
-    if pair.keep_digest not in (None, keep_digest):
+    if pair.keep_digest not in (None, found.keep_digest):
         return f"the kept picture {pair.keep} has changed since the list was made"
-    return Removal(pair.path, pair.keep, group.members[0].kind, digest, keep_digest)
+    return found
+
+
+def _holding(keep: Path, paths: list[Path]) -> dict[Path, Removal]:
+    """The files that are duplicates of the kept one, by their paths."""
+    holding = {}
+    files = [path for path in (keep, *paths) if path.is_file()]
+    for group in find_duplicates(files) if keep.is_file() and len(files) > 1 else ():
+        kinds: dict[Path, tuple[Picture, str]] = {group.keep.path: (group.keep, "")}
+        kinds |= {one.picture.path: (one.picture, one.kind) for one in group.members}
+        if keep in kinds and (group.keep.path == keep or len(paths) == 1):
+            kept = kinds.pop(keep)
+            for path, (picture, kind) in kinds.items():
+                kind = kind or kept[1]
+                holding[path] = Removal(path, keep, kind, picture.digest, kept[0].digest)
+    return holding
 
 
 def _json_pairs(text: str) -> Iterator[Pair]:
