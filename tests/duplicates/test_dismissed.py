@@ -4,7 +4,7 @@ from pathlib import Path
 
 import ddh.index
 from ddh.duplicates import Duplicates, Group, Member, Picture, Similar
-from ddh.duplicates.dismissed import MAX_PAIRS, Dismissed
+from ddh.duplicates.dismissed import MAX_PAIRS, SETTING, Dismissed
 
 
 def picture(name: str) -> Picture:
@@ -50,4 +50,4 @@ def test_the_oldest_are_forgotten_before_a_setting_is_too_long(tmp_path):
     assert pairs[5] in known
     with ddh.index.open(tmp_path / "p.index", bits=8) as index:
         known.write(index)
-        assert len(index.settings()["not_duplicates"]) < 65_535  # Milvus takes no longer ones
+        assert len(index.settings()[SETTING]) < 65_535  # Milvus takes no longer ones

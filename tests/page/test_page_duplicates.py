@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from page_service import BITS, serving
+from page_service import BITS, accessibility_violations, serving
 from PIL import Image
 from playwright.sync_api import Locator, Page, expect
 
@@ -18,7 +18,6 @@ import ddh.index
 
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 ORIGINALS, COPIED = 12, 5
-AXE = Path(__file__).parents[2] / "page-checks" / "node_modules" / "axe-core" / "axe.min.js"
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ def desk(browser, tmp_path) -> Iterator[Desk]:
 
 
 @pytest.fixture
-def page(open_page, desk) -> Page:
+def page(desk, open_page) -> Page:
     """The page after a search."""
     return search(open_page(f"{desk.address}#/duplicates"))
 
@@ -65,6 +64,8 @@ def page(open_page, desk) -> Page:
 def search(page: Page) -> Page:
     page.get_by_role("button", name="Find duplicates").click()
     expect(page.locator(".group")).to_have_count(COPIED)
+    expect(page.get_by_role("button", name="Look again")).to_be_visible()
+    expect(page.locator(".groups.waiting")).to_have_count(0)
     return page
 
 
@@ -78,7 +79,7 @@ def exported(page: Page, name: str) -> str:
     return download.value.path().read_text()
 
 
-def test_nothing_is_read_until_someone_asks(open_page, desk):
+def test_nothing_is_read_until_someone_asks(desk, open_page):
     page = open_page(f"{desk.address}#/duplicates")
     expect(page.get_by_role("heading", name="Find pictures that are the same")).to_be_visible()
     assert page.locator(".group").count() == 0
@@ -242,18 +243,9 @@ def test_a_service_that_is_read_only_shows_and_exports(open_page, browser, tmp_p
         page.close()
 
 
-def violations(page: Page) -> list[str]:
-    if not AXE.exists():
-        pytest.skip("axe-core is not installed: npm --prefix page-checks ci")
-    page.evaluate(AXE.read_text())
-    return page.evaluate(
-        "async () => (await axe.run()).violations.map((v) => v.id + v.nodes.map((n) => n.html))"
-    )
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("device", ["wide", "phone"])
-def test_every_state_is_accessible(open_page, desk, device, scheme):
+def test_every_state_is_accessible(desk, open_page, device, scheme):
     options = PHONE if device == "phone" else {"viewport": {"width": 1280, "height": 800}}
     page = open_page(
         f"{desk.address}#/duplicates", color_scheme=scheme, reduced_motion="reduce", **options
@@ -261,7 +253,7 @@ def test_every_state_is_accessible(open_page, desk, device, scheme):
 
     def fine(state: str) -> None:
         page.wait_for_load_state("networkidle")
-        assert violations(page) == [], state
+        assert accessibility_violations(page) == [], state
         assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), state
 
     expect(page.get_by_role("button", name="Find duplicates")).to_be_visible()

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from ddh.duplicates.results import Duplicates, Group
 from ddh.index import Index
+from ddh.index.base import PAGE_SETTING
 
-SETTING = "not_duplicates"
+SETTING = f"{PAGE_SETTING}not_duplicates"
 DIGITS = 12  # of each digest: enough to tell the pictures of a collection apart
 MAX_PAIRS = 2000  # what fits into a setting of every engine; the oldest are forgotten
 

@@ -16,7 +16,6 @@ from ddh.serve.bodies import Fields
 from ddh.serve.duplicates import Group, ListName, Wanted, kinds, removable_bytes
 from ddh.serve.routes import Offset, ServiceOf, WritableService
 from ddh.serve.service import Service
-from ddh.serve.settings import LOOPBACK
 
 MAX_GROUPS = 1000  # of one request
 TARGET = "duplicates"  # folder beside the collection's, as the page suggests it
@@ -63,12 +62,6 @@ class UndoRequest(Fields):
     journal: str = Field(max_length=200)
 
 
-def _is_local(service: Service) -> bool:
-    """Whether only this machine can reach the service, so that paths are its user's own."""
-    hosts = service.settings.hosts
-    return bool(hosts) and set(hosts) <= set(LOOPBACK)
-
-
 @router.get("/duplicates", response_model=models.Groups)
 async def duplicates(
     service: ServiceOf,
@@ -81,7 +74,7 @@ async def duplicates(
 
     The first picture of a group is the one to keep.
     """
-    found, local = service.duplicates, _is_local(service)
+    found, local = service.duplicates, service.settings.local
 
     def page() -> dict[str, Any]:
         every = found.groups()
@@ -111,7 +104,7 @@ async def duplicates_csv(service: ServiceOf) -> Response:
     """All verified duplicates as a table that `ddh dedup --apply` takes."""
     groups: list[Group] = await service.in_thread("duplicates", service.duplicates.groups)
     headers = {"Content-Disposition": 'attachment; filename="duplicates.csv"'}
-    lines = service.duplicates.csv(groups, show_paths=_is_local(service))
+    lines = service.duplicates.csv(groups, show_paths=service.settings.local)
     return StreamingResponse(lines, media_type="text/csv; charset=utf-8", headers=headers)
 
 
@@ -140,7 +133,7 @@ async def act(service: WritableService, wanted: ActionRequest) -> dict[str, Any]
 
 
 def _folder(service: Service, given: str | None) -> Path:
-    if not _is_local(service):
+    if not service.settings.local:
         raise HTTPException(
             403, "only a service that its own machine alone can reach moves files to folders"
         )

@@ -90,8 +90,9 @@ class Duplicates:
             self._failed = found is None and not self._closing
             if found is not None:
                 self._results = _by_key(found, files) | {"rows": rows}
-                self._remember(b"results", self._results)
             self._process = None
+            if found is not None:
+                self._remember(b"results", self._results)
 
         self._failed = False
         self._process = SearchProcess(name, list(files), finished)

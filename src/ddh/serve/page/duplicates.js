@@ -3,33 +3,18 @@
 import { fetchJson, isReported, queryString } from "./api.js";
 import { openCompare } from "./compare.js";
 import { button, count, failure, h, icon, notice, statusLine, viewHead } from "./dom.js";
-import { bytesText, kindText, sizeText } from "./kinds.js";
+import { csv, save } from "./files.js";
+import { kindText, sizeText } from "./kinds.js";
 import { Pager } from "./pager.js";
 import { go } from "./router.js";
 import { altText, shortName, thumbnail } from "./thumbnail.js";
+import { bytesText } from "./words.js";
 
 const PAGE = 20;
 const POLL = 1000; // ms between looks at a search that is running
 const BATCH = 50; // pictures of one request
 const WIDEST = 4; // pictures in the row of a group
 const COLUMNS = ["group", "path", "kind", "score", "width", "height", "bytes", "digest"];
-
-/** A cell of a CSV file; a text that a spreadsheet would run as a formula gets an apostrophe. @param {unknown} value */
-function cell(value) {
-  const text = typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? `'${value}` : String(value ?? "");
-  return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
-}
-
-/** @param {Record<string, unknown>[]} rows */
-const csv = (rows) =>
-  [COLUMNS, ...rows.map((row) => COLUMNS.map((column) => cell(row[column])))].map((line) => `${line.join(",")}\r\n`).join("");
-
-/** Offer a file for download. @param {string} name @param {string} type @param {string} text */
-function save(name, type, text) {
-  const url = URL.createObjectURL(new Blob([text], { type }));
-  h("a", { href: url, download: name }).click();
-  setTimeout(() => URL.revokeObjectURL(url), 1000);
-}
 
 export class DuplicatesView {
   /** @param {App} app */
@@ -62,7 +47,7 @@ export class DuplicatesView {
     this.moveButton = button([wide("Move to a"), "Folder…"], () => this.moveToFolder(), { "aria-label": "Move to a folder" });
     this.bar = h("div", { class: "tick-bar", role: "region", "aria-label": "The ticked pictures", hidden: true }, this.count,
       this.trashButton, this.moveButton,
-      button([icon("download"), "CSV"], () => save("duplicates.csv", "text/csv", csv(this.rows())), { "aria-label": "Export the ticked as CSV" }),
+      button([icon("download"), "CSV"], () => save("duplicates.csv", "text/csv", csv(COLUMNS, this.rows())), { "aria-label": "Export the ticked as CSV" }),
       button([icon("download"), "JSON"], () => save("duplicates.json", "application/json", `${JSON.stringify(this.list(), null, 2)}\n`),
         { "aria-label": "Export the ticked as JSON" }),
       button(["Clear"], () => { this.ticked.clear(); this.showTicks(); }, { class: "quiet" }));

@@ -1,5 +1,7 @@
 // How duplicates differ, in words.
 
+import { bytesText } from "./words.js";
+
 const KINDS = {
   keep: "Keep",
   identical: "Identical",
@@ -14,17 +16,9 @@ const KINDS = {
   similar: "Alike",
   duplicate: "Duplicate",
 };
-const UNITS = ["B", "kB", "MB", "GB"];
 
 /** @param {string} kind */
 export const kindText = (kind) => KINDS[/** @type {keyof typeof KINDS} */ (kind)] ?? kind;
-
-/** "812 kB". @param {number} bytes */
-export function bytesText(bytes) {
-  const power = Math.min(UNITS.length - 1, Math.floor(Math.log10(Math.max(1, bytes)) / 3));
-  const value = bytes / 1000 ** power;
-  return `${value < 10 && power ? value.toFixed(1) : Math.round(value)} ${UNITS[power]}`;
-}
 
 /** "1,600 × 1,200 · 812 kB", as far as it is known. @param {Item} item */
 export const sizeText = ({ width, height, bytes }) => [
