@@ -275,3 +275,22 @@ def test_every_row_is_the_complement_of_the_query(name, width, queries, monkeypa
     found = codes.search_radius(many, database, 8 * width)
     np.testing.assert_array_equal(found.indices, np.tile(np.arange(200), queries))
     assert not len(codes.search_radius(many, database, 8 * width - 1).indices)
+
+
+@pytest.mark.parametrize(
+    ("fewest", "queries", "by_tables"),
+    [(40, 39, 0), (40, 40, 40), (40, 64, 64), (40, 100, 64), (40, 110, 110), (80, 128, 0)],
+)
+def test_queries_that_do_not_fill_a_table_are_scanned_where_that_is_faster(
+    monkeypatch, fewest, queries, by_tables
+):
+    kernel_native = pytest.importorskip("ddh.codes.kernel_native")
+    monkeypatch.setattr(kernel_native, "_fewest_for_tables", lambda variant, width: fewest)
+    monkeypatch.setattr(kernel_native, "_TRIAL_PAIRS", 1)
+    kernel = kernel_native.NativeKernel(kernel_native.VARIANTS[0])
+    ways = kernel._ways(queries, np.zeros((10, 8), np.uint8))
+    if kernel.variant == "plain":
+        by_tables = 0
+    expected = [(slice(0, by_tables), True), (slice(by_tables, queries), False)]
+    assert ways == [(part, way) for part, way in expected if part.stop > part.start]
+    assert kernel._ways(queries, np.zeros((10, 33), np.uint8)) == [(slice(0, queries), False)]

@@ -2,6 +2,7 @@
 
 from ddh.codes.approximate import ApproximateIndex
 from ddh.codes.asymmetric import asymmetric_scores, search_asymmetric
+from ddh.codes.databases import register_duckdb, register_sqlite
 from ddh.codes.gpu import GpuIndex
 from ddh.codes.kernels import Neighbours, ScoredNeighbours, kernel
 from ddh.codes.multi_index import MultiIndex, search
@@ -22,6 +23,8 @@ __all__ = [
     "MultiIndex",
     "ApproximateIndex",
     "GpuIndex",
+    "register_sqlite",
+    "register_duckdb",
     "Neighbours",
     "RadiusNeighbours",
     "ScoredNeighbours",

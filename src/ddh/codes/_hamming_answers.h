@@ -303,12 +303,14 @@ static void fill_table(Group *g) {
     for (size_t at = 0; at < bytes; at++) {
         uint8_t *table = g->table + at * 256 * line, halves[2][16][MAX_LINE];
         for (size_t i = 0; i < line; i++) {
-            unsigned low = i < g->count ? g->queries[i * g->width + at] : 0;
-            unsigned high = i + line < g->count ? g->queries[(i + line) * g->width + at] : 0;
-            for (unsigned value = 0; value < 16; value++) {
-                halves[0][value][i] =
-                    (uint8_t)(ones[value ^ (low & 15)] + 16 * ones[value ^ (high & 15)]);
-                halves[1][value][i] = (uint8_t)(ones[value ^ low >> 4] + 16 * ones[value ^ high >> 4]);
+            int is_low = i < g->count, is_high = i + line < g->count;
+            unsigned low = is_low ? g->queries[i * g->width + at] : 0;
+            unsigned high = is_high ? g->queries[(i + line) * g->width + at] : 0;
+            for (unsigned value = 0; value < 16; value++) { /* no query: the sum stays "too far" */
+                halves[0][value][i] = (uint8_t)((is_low ? ones[value ^ (low & 15)] : 0) +
+                                                (is_high ? 16 * ones[value ^ (high & 15)] : 0));
+                halves[1][value][i] = (uint8_t)((is_low ? ones[value ^ low >> 4] : 0) +
+                                                (is_high ? 16 * ones[value ^ high >> 4] : 0));
             }
         }
         for (unsigned value = 0; value < 256; value++) {

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import product
-from time import perf_counter
+from time import get_clock_info, perf_counter, thread_time
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,12 +21,15 @@ if not hasattr(_hamming, "bucket_pairs"):
 VARIANTS: list[str] = _hamming.variants()
 
 _TABLE_BYTES = 32  # the longest code that has tables
-_TRIAL_BYTES, _TRIAL_QUERIES, _TRIALS = 1 << 20, 8, 3
-_TRIAL_PAIRS = 1 << 22  # fewer pairs of queries and rows are not worth a trial
+_TRIAL_BYTES, _TRIAL_QUERIES, _TRIALS = 1 << 22, 8, 3
+_TRIAL_PAIRS = 1 << 23  # fewer pairs of queries and rows are not worth a trial
 _USUAL_QUERIES = 32  # for which tables are faster, where nothing was measured
-_SHARD_ROWS = 1 << 17  # fewer rows are not worth a thread of their own
+_SHARD_BYTES = 8 << 20  # compared: fewer are not worth a thread of their own
 _PIECE_PAIRS = 1 << 30  # of queries and rows in one piece of work: some tenths of a second
 _MOST_ROWS = 1 << 31  # of one call: indices have 32 bits there
+
+# The time of this thread alone, where the system measures it finely: other load does not count.
+_clock = thread_time if get_clock_info("thread_time").resolution <= 1e-6 else perf_counter
 
 Answer = TypeVar("Answer", Neighbours, ScoredNeighbours)
 
@@ -38,22 +41,25 @@ def _group(width: int) -> int:
 
 @lru_cache
 def _fewest_for_tables(variant: str, width: int) -> int:
-    """The number of queries whose row scan takes as long as tables of a group: a short trial."""
+    """The number of queries whose row scan takes as long as tables of a group: a short trial.
+
+    More than a group of them: tables are of no use here.
+    """
     rng = np.random.default_rng(0)
     rows = rng.integers(0, 256, (_TRIAL_BYTES // width, width), dtype=np.uint8)
+    others = rng.integers(0, 256, (_group(width), width), dtype=np.uint8)
 
     def seconds(queries: int, tables: bool) -> float:
-        asked, answer = rows[:queries], Neighbours.empty(queries, 10)
+        asked, answer = others[:queries], Neighbours.empty(queries, 1)
         times = []
         for _ in range(_TRIALS):
-            start = perf_counter()
-            _hamming.top_k(variant, tables, asked, rows, width, 10, *answer)
-            times.append(perf_counter() - start)
+            start = _clock()
+            _hamming.top_k(variant, tables, asked, rows, width, 1, *answer)
+            times.append(_clock() - start)
         return min(times)
 
     each = seconds(_TRIAL_QUERIES, False) / _TRIAL_QUERIES
-    group = _group(width)
-    return min(max(_TRIAL_QUERIES, round(seconds(group, True) / each)), group)
+    return max(_TRIAL_QUERIES, round(seconds(_group(width), True) / each))
 
 
 def _work(queries: int, database: Codes, threads: int) -> tuple[list[slice], list[slice]]:
@@ -61,7 +67,7 @@ def _work(queries: int, database: Codes, threads: int) -> tuple[list[slice], lis
     group = _group(database.shape[1])
     shards = max(1, -(-len(database) // _MOST_ROWS))
     if queries <= group * (threads - 1):
-        shards = max(shards, min(threads, len(database) // _SHARD_ROWS))
+        shards = max(shards, min(threads, queries * database.nbytes // _SHARD_BYTES))
         pieces = even_spans(queries, max(1, threads // shards))
         return pieces, even_spans(len(database), shards)
     groups = min(-(-queries // (group * threads)), _PIECE_PAIRS // (group * len(database)))
@@ -105,8 +111,9 @@ class NativeKernel:
         fewest = _USUAL_QUERIES
         if queries >= _TRIAL_QUERIES and queries * len(database) >= _TRIAL_PAIRS:
             fewest = _fewest_for_tables(self.variant, width)
-        rest = queries % _group(width)
-        by_tables = queries - rest if rest < fewest else queries
+        group = _group(width)
+        rest = queries % group
+        by_tables = 0 if fewest > group else queries - rest if rest < fewest else queries
         parts = [(slice(0, by_tables), True), (slice(by_tables, queries), False)]
         return [(part, tables) for part, tables in parts if part.stop > part.start]
 
