@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ddh.backbones.onnx_network import OnnxNetwork
+from ddh.backbones import OnnxNetwork
 from ddh.cli.add import COMPONENTS, TRANSFORM
 from ddh.hashers import DDH
 from ddh.images import open_images

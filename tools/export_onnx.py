@@ -15,8 +15,10 @@ features (n, 1280). The graph is written node by node, batch norms folded into t
 Needs `pip install 'ddh[train]' onnx`.
 """
 
+import argparse
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,13 +28,16 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from ddh.backbones import create, fold_batch_norm
+from ddh.backbones.variants import lite_preprocessing
+from ddh.images import load_batches, open_images
 
+NAME, DIMENSIONS = "efficientnet-lite0", 1280
 OPSET, IR_VERSION = 13, 8
+LEVELS, WEIGHT_LEVELS = 255, 127
 BATCH = 32
-# Activations of at most 127 levels above their zero: products with weights of 8 bits then cannot
-# saturate in the 16-bit sums of processors without VNNI.
 BINS = 2048
 Floats = NDArray[np.float32]
+Pixels = NDArray[np.uint8]
 
 
 @dataclass
@@ -61,8 +66,6 @@ class Quantisation:
 
     scales: dict[str, tuple[float, int]]
     biases: dict[str, Floats]
-    weight_levels: int = 127
-    float_convs: frozenset[str] = field(default_factory=frozenset)
 
 
 def layers_of(network: Any) -> list[Conv | Add]:
@@ -108,18 +111,18 @@ class Graph:
         self.nodes.append(helper.make_node(kind, inputs, [output], output, **options))
         return output
 
-    def model(self, dimensions: int, outputs: Sequence[str] = ()) -> Any:
+    def model(self, outputs: Sequence[str]) -> Any:
         pixels = helper.make_tensor_value_info(
             "pixels", TensorProto.UINT8, ["n", "height", "width", 3]
         )
-        features = helper.make_tensor_value_info("features", TensorProto.FLOAT, ["n", dimensions])
-        more = [
-            helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", None, None, None])
-            for n in outputs
+        shapes = [
+            ["n", DIMENSIONS] if n == "features" else ["n", None, None, None] for n in outputs
         ]
-        graph = helper.make_graph(
-            self.nodes, "efficientnet-lite0", [pixels], [features, *more], self.constants
-        )
+        values = [
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+            for name, shape in zip(outputs, shapes, strict=True)
+        ]
+        graph = helper.make_graph(self.nodes, NAME, [pixels], values, self.constants)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)])
         model.ir_version, model.producer_name = IR_VERSION, "ddh"
         onnx.checker.check_model(model)
@@ -131,9 +134,9 @@ def build(
     quantisation: Quantisation | None = None,
     *,
     half: bool = False,
-    outputs: Sequence[str] = (),
+    outputs: Sequence[str] = ("features",),
 ) -> Any:
-    """The network as an ONNX model; with `half`, weights are stored in half precision."""
+    """The layers as an ONNX model; with `half`, weights are stored in half precision."""
     graph = Graph()
     graph.node("Transpose", ["pixels"], "channels", perm=[0, 3, 1, 2])
     graph.constant("pixel_scale", np.float32(1 / 128))
@@ -152,8 +155,7 @@ def build(
     def rounded(layer: Conv) -> tuple[str, str]:
         assert quantisation is not None
         W, bias = layer.weight, quantisation.biases[layer.name]
-        levels = quantisation.weight_levels
-        scale = np.abs(W).max(axis=(1, 2, 3)) / levels
+        scale = np.abs(W).max(axis=(1, 2, 3)) / WEIGHT_LEVELS
         # a channel of zeros still has a bias, which must fit into 32 bits
         scale = np.maximum(scale, np.abs(bias) / quantised[layer.source] / 2**30)
         scale = np.maximum(scale, 1e-12).astype(np.float32)
@@ -172,7 +174,7 @@ def build(
 
     def activation(name: str, produced: str) -> None:
         """Round a tensor to its scale, where it has one."""
-        if quantisation is None or name not in quantisation.scales:
+        if quantisation is None:
             graph.node("Identity", [produced], name)
             return
         scale, zero = quantisation.scales[name]
@@ -188,12 +190,9 @@ def build(
                 layer.name, graph.node("Add", [layer.first, layer.second], f"{layer.name}.raw")
             )
             continue
-        if quantisation is None or layer.name in quantisation.float_convs:
-            bias = layer.bias if quantisation is None else quantisation.biases[layer.name]
-            W, c = (
-                weights(f"{layer.name}.weight", layer.weight),
-                weights(f"{layer.name}.bias", bias),
-            )
+        if quantisation is None:
+            W = weights(f"{layer.name}.weight", layer.weight)
+            c = weights(f"{layer.name}.bias", layer.bias)
         else:
             W, c = rounded(layer)
         kernel = layer.weight.shape[-1]
@@ -204,25 +203,21 @@ def build(
         if layer.relu6:
             out = graph.node("Clip", [out, "zero", "six"], f"{layer.name}.clipped")
         activation(layer.name, out)
-    graph.node("ReduceMean", [layers[-1].name], "features", axes=[2, 3], keepdims=0)
-    return graph.model(len(layers[-1].weight), outputs)
+    if "features" in outputs:
+        graph.node("ReduceMean", [layers[-1].name], "features", axes=[2, 3], keepdims=0)
+    return graph.model(outputs)
 
 
-def session(model: Any, *, optimise: bool = True) -> ort.InferenceSession:
-    options = ort.SessionOptions()
-    if not optimise:
-        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return ort.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
+def session(model: Any) -> ort.InferenceSession:
+    return ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
 
 
-def batches(pixels: NDArray[np.uint8]) -> Iterator[NDArray[np.uint8]]:
+def batches(pixels: Pixels) -> Iterator[Pixels]:
     for start in range(0, len(pixels), BATCH):
         yield pixels[start : start + BATCH]
 
 
-def histograms(layers: Sequence[Conv | Add], pixels: NDArray[np.uint8]) -> dict[str, Any]:
+def histograms(layers: Sequence[Conv | Add], pixels: Pixels) -> dict[str, Any]:
     """Of each activation of the float network: (counts, edges) over the calibration pictures."""
     names = [layer.name for layer in layers]
     run = session(build(layers, outputs=names))
@@ -238,65 +233,90 @@ def histograms(layers: Sequence[Conv | Add], pixels: NDArray[np.uint8]) -> dict[
     return {name: (counts[name], np.linspace(*bounds[name], BINS + 1)) for name in names}
 
 
-def best_range(counts: Any, edges: Any, levels: int) -> tuple[float, int]:
+def best_range(counts: Any, edges: Any) -> tuple[float, int]:
     """(scale, zero point) of the least squared error."""
     middles = (edges[1:] + edges[:-1]) / 2
     best = (np.inf, 1.0, 0)
     shares = np.linspace(0.3, 1.0, 36)
     for low in edges[0] * shares if edges[0] < 0 else [0.0]:
         for high in edges[-1] * shares:
-            scale = (high - low) / levels
+            scale = (high - low) / LEVELS
             zero = int(np.rint(-low / scale))
-            codes = np.clip(np.rint(middles / scale) + zero, 0, levels)
+            codes = np.clip(np.rint(middles / scale) + zero, 0, LEVELS)
             error = float((counts * ((codes - zero) * scale - middles) ** 2).sum())
             best = min(best, (error, scale, zero))
     return best[1], best[2]
 
 
-def quantise(
-    layers: Sequence[Conv | Add],
-    pixels: NDArray[np.uint8],
-    *,
-    levels: int = 255,
-    weight_levels: int = 127,
-    float_convs: frozenset[str] = frozenset(),
-    float_outputs: frozenset[str] = frozenset(),
-    correct: int = 128,
-    found: Any = None,
-) -> Quantisation:
-    """Ranges by `histograms`, and biases corrected one convolution after another."""
-    found = histograms(layers, pixels) if found is None else found
-    scales = {n: best_range(*h, levels) for n, h in found.items() if n not in float_outputs}
-    biases = {layer.name: layer.bias for layer in layers if isinstance(layer, Conv)}
-    result = Quantisation(scales, biases, weight_levels, float_convs)
-    if correct:
-        some = pixels[np.linspace(0, len(pixels) - 1, correct).astype(int)]
-        correct_biases(layers, result, some)
+def quantise(layers: Sequence[Conv | Add], found: dict[str, Any], pixels: Pixels) -> Quantisation:
+    """Ranges from `histograms`, and biases corrected one convolution after another."""
+    scales = {name: best_range(*histogram) for name, histogram in found.items()}
+    convs = {k: layer for k, layer in enumerate(layers) if isinstance(layer, Conv)}
+    result = Quantisation(scales, {conv.name: conv.bias for conv in convs.values()})
+    wanted = means(build(layers, outputs=[f"{c.name}.linear" for c in convs.values()]), pixels)
+    for place, conv in convs.items():
+        name = f"{conv.name}.linear"
+        got = means(build(layers[: place + 1], result, outputs=[name]), pixels)
+        result.biases[conv.name] = conv.bias + (wanted[name] - got[name])
     return result
 
 
-def correct_biases(
-    layers: Sequence[Conv | Add], result: Quantisation, pixels: NDArray[np.uint8]
-) -> None:
-    """Take the mean error of each convolution's outputs into its bias, one after another."""
-    convs = [layer for layer in layers if isinstance(layer, Conv)]
-    wanted = means(build(layers, outputs=[f"{c.name}.linear" for c in convs]), convs, pixels)
-    for conv in convs:
-        got = means(build(layers, result, outputs=[f"{conv.name}.linear"]), [conv], pixels)
-        result.biases[conv.name] = conv.bias + (wanted[conv.name] - got[conv.name])
-
-
-def means(model: Any, convs: Sequence[Conv], pixels: NDArray[np.uint8]) -> dict[str, Floats]:
-    """Mean output per channel of convolutions, before clipping."""
-    run, totals = session(model), {conv.name: 0.0 for conv in convs}
-    names = [f"{conv.name}.linear" for conv in convs]
+def means(model: Any, pixels: Pixels) -> dict[str, Floats]:
+    """Mean per channel of each output of a model."""
+    run = session(model)
+    names = [output.name for output in run.get_outputs()]
+    totals = dict.fromkeys(names, np.zeros(()))
     for part in batches(pixels):
-        for name, values in zip(totals, run.run(names, {"pixels": part}), strict=True):
-            totals[name] = totals[name] + values.mean(axis=(2, 3)).sum(axis=0)
-    return {name: np.asarray(total / len(pixels), np.float32) for name, total in totals.items()}
+        for name, values in zip(names, run.run(names, {"pixels": part}), strict=True):
+            totals[name] = totals[name] + values.mean(axis=(2, 3), dtype=np.float64).sum(axis=0)
+    return {name: (total / len(pixels)).astype(np.float32) for name, total in totals.items()}
 
 
-def network_layers(name: str = "efficientnet-lite0") -> list[Conv | Add]:
-    network = create(name).eval()
+def quantisation_of(model: Any) -> Quantisation:
+    """Scales and biases of a quantised model, to build it again from the weights alone."""
+    arrays = {array.name: numpy_helper.to_array(array) for array in model.graph.initializer}
+    scales, biases = {}, {}
+    for name, array in arrays.items():
+        layer, _, kind = name.removesuffix(".scale").rpartition(".")
+        if name.endswith(".bias.scale"):
+            biases[layer] = (arrays[f"{layer}.bias.codes"] * array.astype(np.float64)).astype(
+                np.float32
+            )
+        elif name.endswith(".scale") and kind != "weight":
+            layer = name.removesuffix(".scale")
+            scales[layer] = (float(array), int(arrays[f"{layer}.zero"]))
+    return Quantisation(scales, biases)
+
+
+def network_layers() -> list[Conv | Add]:
+    """Layers of the default network with its ImageNet weights."""
+    network = create(NAME).eval()
     fold_batch_norm(network)
     return layers_of(network)
+
+
+def sample(folders: Sequence[str], count: int) -> Pixels:
+    """So many pictures, evenly from all folders, as the network takes them."""
+    found = []
+    for folder in folders:
+        source = open_images(folder)
+        chosen = np.linspace(0, len(source) - 1, count // len(folders)).astype(int)
+        for batch in load_batches(source, lite_preprocessing(NAME), BATCH, indices=chosen):
+            found.append(batch.pixels)
+    return np.concatenate(found)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("target", type=Path, help="folder for both files")
+    parser.add_argument("--calibration", action="append", required=True, metavar="PICTURES")
+    parser.add_argument("--count", type=int, default=128, help="calibration pictures")
+    options = parser.parse_args()
+    layers, pixels = network_layers(), sample(options.calibration, options.count)
+    onnx.save(build(layers, half=True), options.target / f"{NAME}.onnx")
+    result = quantise(layers, histograms(layers, pixels), pixels)
+    onnx.save(build(layers, result), options.target / f"{NAME}-int8.onnx")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,5 +1,6 @@
 """What the commands share: lazy groups, `--json` and `--quiet`, and how answers are printed."""
 
+import ast
 import csv
 import io
 import json
@@ -8,9 +9,12 @@ import sys
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import click
+from click.utils import make_default_short_help
 
 SHOWN_FAILURES = 10
 
@@ -95,6 +99,28 @@ class LazyGroup(click.Group):
         module, attribute = self.verbs[name].split(":")
         command: click.Command = getattr(import_module(module), attribute)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands, with their short help from the sources: nothing is imported."""
+        limit = formatter.width - 6 - max(map(len, self.verbs), default=0)
+        rows = [(name, self._short_help(ctx, name, limit)) for name in self.list_commands(ctx)]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
+
+    def _short_help(self, ctx: click.Context, name: str, limit: int) -> str:
+        module, attribute = self.verbs[name].split(":")
+        spec = find_spec(module)
+        tree = ast.parse(Path(spec.origin).read_bytes()) if spec and spec.origin else ast.parse("")
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef) and node.name == attribute:
+                calls = [call for call in node.decorator_list if isinstance(call, ast.Call)]
+                for option in (option for call in calls for option in call.keywords):
+                    if option.arg == "short_help" and isinstance(option.value, ast.Constant):
+                        return str(option.value.value)
+                return make_default_short_help(ast.get_docstring(node) or "", limit)
+        command = self.get_command(ctx, name)  # made in another way than by a function
+        return "" if command is None else command.get_short_help_str(limit)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

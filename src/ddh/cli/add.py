@@ -14,6 +14,7 @@ from ddh._core.jobs import recorded
 from ddh._core.output import emit, json_option, quiet_option
 from ddh.cli.index import describe_update, index_exists, open_collection, update
 from ddh.cli.options import FOLDER, device_option, index_option, model_option
+from ddh.hashers import default_model
 from ddh.index.features import FeatureTransform
 from ddh.index.location import default_location, models_folder
 
@@ -104,11 +105,6 @@ def _check_folders(location: str, folders: list[Path]) -> None:
         raise InputError(f"there is no index at {location} yet: name folders of pictures to add")
     if all(next(picture_files(folder), None) is None for folder in folders):
         ImageFolder(folders[0])  # says what is there instead
-
-
-def default_model() -> Path:
-    """The folder of the model that comes with the package."""
-    return Path(__file__).parents[1] / "hashers" / "default.ddh"
 
 
 # -- codes of the collection itself ----------------------------------------------------------------

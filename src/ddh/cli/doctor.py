@@ -29,6 +29,7 @@ OLDEST_PYTHON = (3, 11)
 LITTLE_MEMORY, LITTLE_DISK = 2 << 30, 1 << 30
 # Extra: what it is for. Those that are not named here are for developing ddh itself.
 EXTRAS = {
+    "train": "torch: GPUs, training of networks, pretraining, deep methods",
     "faiss": "approximate neighbours for millions of images, export to faiss",
     "serve": "the HTTP service and the web page (ddh serve)",
     "photos": "HEIC, AVIF, JPEG XL and camera RAW; ddh add --watch",
@@ -49,7 +50,11 @@ MODULES = {
     "pillow-jxl-plugin": "pillow_jxl",
     "scikit-learn": "sklearn",
 }
-WEIGHTS = {"efficientnet-lite0": "", "efficientnet-lite1": "lite", "efficientnet-lite2": "lite"}
+WEIGHTS = {
+    "efficientnet-lite0": "train",
+    "efficientnet-lite1": "lite",
+    "efficientnet-lite2": "lite",
+}
 COLOURS = {"ok": "green", "note": "blue", "warning": "yellow", "problem": "red"}
 TORCH_PAGE = "https://pytorch.org/get-started/locally/"
 COMPILER_ADVICE = (
@@ -115,7 +120,7 @@ def examine() -> list[Finding]:
     """Every finding, in the order of the report. The imports take most of the time."""
     needed = [entry for entry in requirements() if not entry.extra]
     optional = [entry for entry in requirements() if entry.extra in EXTRAS]
-    ours = ["kernel", "overlap", "device", *(f"weights:{name}" for name in WEIGHTS)]
+    ours = ["kernel", "overlap", "encoder", "device", *(f"weights:{name}" for name in WEIGHTS)]
     groups = [[entry.probe for entry in needed] + ours, [entry.probe for entry in optional]]
     required, extra = thread_map(doctor_probes.run, groups, len(groups))
     probed = required | extra
@@ -123,6 +128,7 @@ def examine() -> list[Finding]:
         ("Software", _software),
         ("Software", lambda: (_library(entry, probed[entry.probe]) for entry in needed)),
         ("What runs", lambda: _kernels(probed)),
+        ("What runs", lambda: _encoder(probed["encoder"])),
         ("What runs", lambda: _device(probed["device"])),
         ("Weights", lambda: (_weights(name, probed[f"weights:{name}"]) for name in WEIGHTS)),
         ("Extras", lambda: _extras(optional, probed)),
@@ -239,9 +245,20 @@ def _kernels(probed: dict[str, Outcome]) -> Iterator[Finding]:
         yield _judged("labels", overlap["native"], text, COMPILER_ADVICE)
 
 
+def _encoder(outcome: Outcome) -> Iterator[Finding]:
+    """The network of the package on ONNX Runtime."""
+    if "error" in outcome:
+        yield Finding("encoder", "problem", outcome["error"], "pip install --force-reinstall ddh")
+    else:
+        yield Finding("encoder", "ok", f"{outcome['name']}, {outcome['origin']}")
+
+
 def _device(outcome: Outcome) -> Iterator[Finding]:
     if "error" in outcome:
-        yield Finding("device", "problem", outcome["error"], "see torch above")
+        yield Finding("device", "problem", outcome["error"], "install torch again, or remove it")
+    elif "cuda_build" not in outcome:
+        text = f"cpu, {outcome['threads']} threads; GPUs and training need torch"
+        yield Finding("device", "ok", text)
     elif "gpu" in outcome:
         text = f"{outcome['device']}: {outcome['gpu']}, {_size(outcome['gpu_bytes'])}"
         yield Finding("device", "ok", text)

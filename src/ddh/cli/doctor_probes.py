@@ -105,6 +105,11 @@ def _import_error(module: str) -> str:
 
 def device() -> Outcome:
     """Where a network would run, after a small product there."""
+    from ddh._core.lazy import has_torch
+    from ddh._core.threads import omp_threads
+
+    if not has_torch():
+        return {"device": "cpu", "threads": omp_threads()}
     import torch
 
     from ddh.train.device import choose
@@ -121,6 +126,18 @@ def device() -> Outcome:
     return found
 
 
+def encoder() -> Outcome:
+    """The network of the package, after encoding a small picture with it."""
+    import numpy as np
+
+    from ddh.backbones import OnnxNetwork, default_encoder
+
+    network = OnnxNetwork(default_encoder(), size=32)
+    if not np.isfinite(network(np.full((1, 32, 32, 3), 200, np.uint8))).all():
+        return {"error": f"{network.encoder} gives features that are not numbers"}
+    return {"name": f"{network.name} by {network.encoder}", "origin": network.origin}
+
+
 def weights(name: str) -> Outcome:
     """Whether the ImageNet weights of a backbone are there, and are the right ones."""
     from ddh._core.errors import MissingDependency
@@ -135,7 +152,8 @@ def weights(name: str) -> Outcome:
 
 
 PROBES: dict[str, Callable[..., Outcome]] = {
-    "import": library, "kernel": kernel, "overlap": overlap, "device": device, "weights": weights,
+    "import": library, "kernel": kernel, "overlap": overlap, "encoder": encoder, "device": device,
+    "weights": weights,
 }  # fmt: skip
 
 

@@ -32,6 +32,11 @@ DEPTHS = ("head", "last-stage", "network")
 )
 @click.option("--weights", default="auto", help="auto, random, or a file.")
 @click.option("--size", type=int, help="Side of the network's input in pixels.")
+@click.option(
+    "--encoder", type=click.Choice(["auto", "onnx-int8", "onnx", "torch"]), default="auto",
+    help="What runs the network: ONNX Runtime in 8 bits or in floating point, or torch, which "
+    "trains networks and knows GPUs.",
+)  # fmt: skip
 @click.option("--label-backbone", help="Another network for the pairwise labels.")
 @click.option("--label-weights", default="auto", help="Its weights: auto, random, or a file.")
 @click.option(

@@ -18,18 +18,10 @@ def methods(as_json: bool) -> None:
     ddh methods
     ddh methods --json
     """
+    from ddh.hashers.registry import describe
+
     rows = describe()
     emit({"methods": rows}, _table(rows), as_json)
-
-
-def describe() -> list[dict[str, Any]]:
-    """One entry a method, in the order of the registry."""
-    from ddh.hashers.registry import MODULES, method
-
-    facts = ("title", "kind", "labels", "paper", "year")
-    return [
-        {"name": name, **{fact: getattr(method(name), fact) for fact in facts}} for name in MODULES
-    ]
 
 
 def _table(rows: list[dict[str, Any]]) -> str:

@@ -2,9 +2,16 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ddh.hashers.registry import MODULES, create, load, load_image_encoder, method
+from ddh.hashers.registry import (
+    MODULES,
+    create,
+    default_model,
+    load,
+    load_image_encoder,
+    method,
+)
 
-__all__ = ["create", "load", "load_image_encoder", "method"]
+__all__ = ["create", "default_model", "load", "load_image_encoder", "method"]
 __all__ += list(MODULES)  # imported when first used
 
 if TYPE_CHECKING:

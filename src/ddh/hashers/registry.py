@@ -1,7 +1,9 @@
 """Every method by name: `ddh methods`, `ddh.hashers.create("ITQ", bits=64)`, `ddh.load(path)`."""
 
+import ast
 import os
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ddh
@@ -35,9 +37,50 @@ def method(name: str) -> "type[Hasher]":
         return getattr(import_module(f"ddh.hashers.{MODULES[proper]}"), proper)
 
 
+FACTS = ("title", "kind", "labels", "paper", "year")
+
+
+def describe() -> list[dict[str, Any]]:
+    """Name, title, kind, labels, paper and year of each method, read from its source: no method
+    is imported, so that this is quick and works without torch."""
+    classes: dict[str, ast.ClassDef] = {}
+    for module in ("base", *dict.fromkeys(MODULES.values())):
+        tree = ast.parse((Path(__file__).parent / f"{module}.py").read_text(encoding="utf-8"))
+        classes |= {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+
+    def facts(name: str) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        if name not in classes:  # a base of another module, which states none
+            return found
+        for base in reversed(classes[name].bases):
+            found |= facts(ast.unparse(base).rpartition(".")[2])
+        for node in classes[name].body:
+            target = getattr(node, "target", None) or getattr(node, "targets", [None])[0]
+            if isinstance(target, ast.Name) and target.id in FACTS and getattr(node, "value", None):
+                found[target.id] = ast.literal_eval(node.value)  # type: ignore[attr-defined]
+        return found
+
+    return [
+        {"name": name, **{fact: ({"labels": "none"} | facts(name))[fact] for fact in FACTS}}
+        for name in MODULES
+    ]
+
+
 def create(name: str, bits: int = 64, **settings: Any) -> "Hasher":
     """A new, unfitted hasher: `create("itq", bits=32, random_state=1)`."""
     return method(name)(bits=bits, **settings)
+
+
+def default_model() -> Path:
+    """The folder of the model that comes with the package.
+
+    Its 64-bit codes work for photographs without a fit, by the default network on ONNX Runtime.
+
+    Examples
+    --------
+    >>> ddh.load(ddh.default_model()).encode("photos/")  # doctest: +SKIP
+    """
+    return Path(__file__).parent / "default.ddh"
 
 
 def load(path: str | os.PathLike[str]) -> "Hasher":
