@@ -26,7 +26,7 @@ pixels = rng.integers(0, 256, (40, 48, 48, 3), dtype=np.uint8)
 model = ddh.DDH(bits=64, size=64).fit(pixels)
 model.save("pictures.ddh")
 again = ddh.load("pictures.ddh")
-assert again._backbone.encoder == "onnx-int8"
+assert again._backbone.encoder == "onnx"
 assert np.array_equal(again.encode(pixels[:5]), model.encode(pixels[:5]))
 
 features = rng.standard_normal((700, 24)).astype(np.float32)

@@ -154,7 +154,7 @@ def test_codes_are_fitted_again_when_the_collection_has_doubled(home, counted, m
     for seed in range(6):
         write(photos / f"{seed}.jpg", seed)
     assert run("add", photos)["fitted"] == 0
-    assert model() == add.default_model()
+    assert model() == ddh.default_model()
     for seed in range(6, 14):
         write(photos / f"{seed}.jpg", seed)
     assert run("add")["fitted"] == 14

@@ -34,7 +34,7 @@ NAMES = ("cnn-f", *VARIANTS, "resnet18", "resnet50", "resnet18-tiny", "resnet50-
 RESNETS = ("resnet18", "resnet50")
 #: What runs a network: ONNX Runtime, in 8 bits or in floating point, or torch.
 ENCODERS = (*NETWORKS, "torch")
-DEFAULT_ENCODER = "onnx-int8"
+DEFAULT_ENCODER = "onnx"
 
 __getattr__ = lazy_names(
     "ddh.backbones",

@@ -28,8 +28,9 @@ class OnnxNetwork:
 
     Parameters
     ----------
-    encoder : {"onnx-int8", "onnx"}
-        Weights and activations in 8 bits, or in floating point (slower, a little nearer to torch).
+    encoder : {"onnx", "onnx-int8"}
+        In floating point, or with weights and activations in 8 bits, which is faster and a little
+        less exact.
     size : int, optional
         Side of the input in pixels, 224 by default.
 
@@ -44,7 +45,7 @@ class OnnxNetwork:
     name = NAME
     dimensions = DIMENSIONS
 
-    def __init__(self, encoder: str = "onnx-int8", size: int | None = None) -> None:
+    def __init__(self, encoder: str = "onnx", size: int | None = None) -> None:
         if encoder not in NETWORKS:
             raise InputError(f"there is no encoder {encoder!r}; there are: {', '.join(NETWORKS)}")
         self.encoder = encoder
