@@ -63,6 +63,7 @@ def make_index(folder: Path, photos: Path, rows: int) -> Path:
         link.hardlink_to(files[number % len(files)])
     location = folder / "large.index"
     with ddh.index.open(location, bits=BITS) as index:
+        Collection(index).bind_folder(root)
         for start in range(0, rows, 20_000):
             part = slice(start, start + 20_000)
             index.add(
@@ -72,7 +73,6 @@ def make_index(folder: Path, photos: Path, rows: int) -> Path:
                 stamps=[FileStamp(1_600_000_000_000_000_000, 1)] * len(keys[part]),
                 metadata=metadata[part],
             )
-        Collection(index).set_path("root", root)
     return location
 
 
@@ -135,7 +135,7 @@ def measure(index: Path, folder: Path) -> dict[str, object]:
             page = browser.new_page(viewport={"width": 1280, "height": 800})
             begun = time.perf_counter()
             page.goto(address)
-            page.locator(".card:not(.placeholder)").first.wait_for()
+            page.locator(".card:not(.placeholder)").first.wait_for(timeout=300_000)
             figures["page ready s"] = round(time.perf_counter() - begun, 2)
             urllib.request.urlopen(f"{address}find?text=x").read()  # the catalog is there
             figures["names ms"] = names(address)

@@ -106,8 +106,8 @@ def collect_photos(folder: Path, count: int) -> Path:
     location = folder / "photos.index"
     codes = rng.integers(0, 256, (count, BITS // 8), dtype=np.uint8)
     with ddh.index.open(location, bits=BITS) as index:
+        Collection(index).bind_folder(root)
         index.add(keys, codes, paths=keys, stamps=stamps, metadata=metadata)
-        Collection(index).set_path("root", root)
     return location
 
 

@@ -13,11 +13,14 @@ from playwright.sync_api import Page, sync_playwright
 COUNT, EPOCHS, SIZE, BITS = 1797, 30, 64, 64
 VIEWPORT = {"width": 1400, "height": 940}
 QUERY, POINTED = "4/0004.png", 17
+LOADED = """() => [...document.querySelectorAll(".frame img, .query-picture img")].every((image) =>
+  image.classList.contains("loaded") || image.getBoundingClientRect().top > innerHeight)"""
 
 
 def settled(page: Page) -> None:
     """Wait until everything that was asked for is there and has faded in."""
     page.wait_for_load_state("networkidle")
+    page.wait_for_function(LOADED, timeout=120_000)
     page.wait_for_timeout(600)
 
 

@@ -131,7 +131,7 @@ async def picture_details(service: ServiceOf, key: str) -> dict[str, Any]:
 @router.get("/tags", response_model=models.Tags, tags=["collection"])
 async def tags(service: ServiceOf) -> dict[str, Any]:
     """The tags of the collection."""
-    found = await service.in_thread("catalog", service.notes.tags)
+    found = await service.in_thread("notes", service.notes.tags)
     return {"tags": [{"name": tag, "rows": len(keys)} for tag, keys in found.items()]}
 
 
@@ -145,7 +145,7 @@ async def tag(service: WritableService, wanted: TagRequest) -> None:
 @router.get("/searches", response_model=models.Searches, tags=["collection"])
 async def searches(service: ServiceOf) -> dict[str, Any]:
     """The saved searches of the collection."""
-    return {"searches": await service.in_thread("catalog", service.notes.searches)}
+    return {"searches": await service.in_thread("notes", service.notes.searches)}
 
 
 @router.post("/searches", response_model=models.Searches, tags=["collection"])

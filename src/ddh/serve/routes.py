@@ -315,7 +315,7 @@ async def health(service: ServiceOf) -> dict[str, Any]:
         "version": ddh.__version__,
         "engine": index.engine,
         "name": service.name,
-        "rows": await service.in_thread("catalog", lambda: len(index)),
+        "rows": await service.in_thread("notes", lambda: len(index)),
         "bits": index.bits,
         "model_id": index.model_id,
         "images": service.encodes_pictures,

@@ -35,7 +35,7 @@ from ddh.serve.writing import Rows
 SEARCH_THREADS = 2  # while one waits for rows, the other compares codes
 THREADS = {
     "search": SEARCH_THREADS, "decode": 2, "model": 1, "write": 1, "pictures": 2, "catalog": 1,
-    "duplicates": 1, "map": 1, "text": 1,
+    "duplicates": 1, "map": 1, "text": 1, "notes": 1,
 }  # fmt: skip
 MAX_SEARCH_BATCH = 64
 MAX_IMAGE_BATCH = 16
