@@ -23,13 +23,13 @@ _SORTED_KEYS = 16384  # that fit a block's shared memory
 # Queries of a block on the tensor cores: (blocks per processor, tiles read ahead, relative time),
 # measured on an H200.
 _SHAPES = {
-    256: (4, 1, 18.1),
-    128: (5, 2, 10.8),
-    64: (7, 2, 7.6),
-    32: (9, 2, 6.2),
-    16: (6, 8, 4.9),
+    256: (4, 1, 18.4),
+    128: (4, 2, 12.8),
+    64: (5, 4, 9.3),
+    32: (8, 4, 8.0),
+    16: (8, 4, 7.0),
 }
-_WIDE_BLOCKS = {256: 3, 128: 4}  # of codes above 64 bits, whose words need registers; others: 5
+_WIDE_BLOCKS = 3  # of codes above 64 bits: their words need registers
 
 
 class _Candidates(ctypes.Structure):
@@ -224,10 +224,9 @@ class CudaKernel(TorchKernel):
             return
         blocks, ahead, _ = _SHAPES[size]
         shared = size * words * 32
+        ahead = ahead if words <= 4 else 1
         if words > 2:
-            ahead = min(ahead, 2) if words <= 4 else 1
-            most = _WIDE_BLOCKS.get(size, 5) - (words > 4 and size < 256)
-            blocks = min(blocks, most, (220 << 10) // (shared + 1024))
+            blocks = min(blocks, _WIDE_BLOCKS, (220 << 10) // (shared + 1024))
         assert queries.operands is not None
         assert queries.ones is not None
         bounds = ((limits - queries.ones).to(torch.float32) / 256).to(torch.float16)
