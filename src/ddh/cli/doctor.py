@@ -38,6 +38,7 @@ EXTRAS = {
     "postgres": "an index in PostgreSQL",
     "milvus": "an index in Milvus",
     "parquet": "export to Parquet",
+    "text": "search by words (ddh serve --text-model)",
     "ray": "jobs on many machines",
     "bench": "plots, flower descriptors, and the peers of the benches",
 }
