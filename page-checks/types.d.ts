@@ -23,7 +23,6 @@ interface Item {
   width?: number | null;
   height?: number | null;
   bytes?: number | null;
-  missing?: "gone" | "offline" | null;
 }
 
 interface QueryOfAnswer {

@@ -253,6 +253,7 @@ def test_every_state_is_accessible(desk, open_page, device, scheme):
 
     def fine(state: str) -> None:
         page.wait_for_load_state("networkidle")
+        page.wait_for_function("() => document.getAnimations().length === 0")  # dialogs fade in
         assert accessibility_violations(page) == [], state
         assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), state
 

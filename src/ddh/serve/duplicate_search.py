@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any
 
+from ddh._core.cache import cache_folder
 from ddh._core.jobs import Job, job
 from ddh._core.progress import set_quiet
 
@@ -70,7 +71,7 @@ def main(name: str, stdin: IO[str], stdout: IO[str]) -> None:
     set_quiet(True)
     files = json.load(stdin)
     with job("dedup", name) as current, _telling(current, stdout):
-        found = find_duplicates(files)
+        found = find_duplicates(files, cache=cache_folder() / "fingerprints.sqlite")
     print(json.dumps({"found": found.as_json() | {"compared": found.compared}}), file=stdout)
 
 
