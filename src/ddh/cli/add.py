@@ -65,12 +65,18 @@ def add(
         with open_collection(location, None) as collection:
             roots = [root.path for root in collection.roots]
         for changed in watch_folders(roots):
-            document = bring_up_to_date(location, changed, None, prune, device)
+            # New codes would have to be opened anew by a service that runs beside this command.
+            document = bring_up_to_date(location, changed, None, prune, device, fit=False)
             emit(document, describe_update(document), as_json)
 
 
 def bring_up_to_date(
-    location: str, folders: list[Path], model: Path | None, prune: bool, device: str
+    location: str,
+    folders: list[Path],
+    model: Path | None,
+    prune: bool,
+    device: str,
+    fit: bool = True,
 ) -> dict[str, Any]:
     """Add folders, or all of an index again where none are given, and fit its codes if it grew."""
     started = time.monotonic()
@@ -87,7 +93,7 @@ def bring_up_to_date(
             (root.path, root.label) for root in collection.roots if root.is_there
         ]
         document = update(collection, places, prune, device)
-        fitted = _fit(collection, device)
+        fitted = _fit(collection, device) if fit else 0
         first = next((row for row in collection.index.items() if not collection.missing(row)), None)
         example = collection.file(first.path or first.key) if first else None
         document |= {"fitted": fitted, "example": example and str(example)}
