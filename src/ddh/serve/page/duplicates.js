@@ -101,7 +101,7 @@ export class DuplicatesView {
     this.state = state;
     const similar = this.parameters.show === "similar";
     const found = Object.values(state.kinds).reduce((sum, n) => sum + n, 0);
-    this.status.textContent = state.finished === null ? "" : similar ? count(state.total, "pair")
+    this.status.textContent = state.finished === null || !state.total ? "" : similar ? count(state.total, "pair")
       : `${count(state.total, "group")} · ${count(found, "picture")} could go (${bytesText(state.bytes)})`;
     this.tools.hidden = state.finished === null;
     this.tickButton.hidden = similar || !this.shown.length;
