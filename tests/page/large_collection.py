@@ -2,6 +2,7 @@
 
 FOLDER holds photos; rows repeat them in made-up folders, with random codes in clusters and made-up
 dates, so that nothing is encoded. Thumbnails are those of the real files, made as they are seen.
+The speed of the map is measured by `pytest -s tests/page/test_page_map.py -k hundred`.
 """
 
 import argparse
@@ -85,45 +86,14 @@ def frame_figures(page: Page, act: str, count: int = 120) -> dict[str, float]:
     }
 
 
-def drag_map(page: Page) -> dict[str, float]:
-    """Frames while the map is dragged, and the time that each takes to draw."""
-    page.evaluate(
-        """() => {
-          const times = (window.times = { draws: [], frames: [] });
-          const ask = window.requestAnimationFrame.bind(window);
-          window.requestAnimationFrame = (draw) => ask((now) => {
-            const begun = performance.now();
-            draw(now);
-            times.draws.push(performance.now() - begun);
-          });
-          let last = null;
-          const tick = (now) => {
-            if (last !== null) times.frames.push(now - last);
-            last = now;
-            ask(tick);
-          };
-          ask(tick);
-        }"""
-    )
-    box = page.locator("canvas").bounding_box()
-    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-    page.mouse.move(x, y)
-    page.mouse.down()
-    for step in range(90):
-        page.mouse.move(x + 150 * np.sin(step / 6), y + 100 * np.cos(step / 6))
-    page.mouse.up()
-    times = page.evaluate("() => window.times")
-    return {
-        "frames per second": round(1000 / statistics.median(times["frames"]), 1),
-        "draw ms": round(statistics.median(times["draws"]), 1),
-        "draw least ms": round(min(times["draws"]), 1),
-    }
-
-
 def measure(index: Path, folder: Path) -> dict[str, object]:
     cache = folder / "cache"
     command = [sys.executable, "-m", "ddh", "serve", str(index), "--port", "0", "--log", "errors"]
-    process = subprocess.Popen([*command, "--cache", str(cache)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*command, "--cache", str(cache), "--answer-seconds", "600"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     figures: dict[str, object] = {}
     try:
         assert process.stdout is not None
@@ -141,11 +111,6 @@ def measure(index: Path, folder: Path) -> dict[str, object]:
             figures["names ms"] = names(address)
             figures["service MB"] = round(service.memory_info().rss / 1e6)
             figures["scrolling"] = frame_figures(page, "scroll")
-            page.goto(f"{address}#/map?colour=folder")
-            page.locator(".legend li").first.wait_for(timeout=1_200_000)
-            page.wait_for_timeout(1000)
-            figures["map"] = drag_map(page)
-            figures["service with the map MB"] = round(service.memory_info().rss / 1e6)
             browser.close()
     finally:
         process.terminate()

@@ -27,6 +27,7 @@ MAX_FOLDERS = 1000  # listed
 FOLDER = "folder"  # colours by folder, unless a metadata name says it too
 LIFETIME = 10.0  # a catalog is kept for at least ten times as long as it took to build
 BLIND_SECONDS = 60.0  # lifetime for engines whose changes cannot be seen cheaply
+BREATH_ROWS, BREATH_SECONDS = 512, 0.0005  # requests that wait come first while rows are read
 CAMERA = "camera"
 TAKEN = "taken"  # metadata: when the camera took the picture, as ISO 8601
 UNSEARCHED = {TAKEN, "latitude", "longitude"}  # metadata that is no text to be typed
@@ -155,7 +156,9 @@ def build_catalog(index: Index) -> Catalog:
     folders: dict[str, int] = {}
     folder_ids = array("i")
     columns: dict[str, _Column | None] = {}
-    for row in index.items():
+    for number, row in enumerate(index.items()):
+        if number % BREATH_ROWS == 0:
+            time.sleep(BREATH_SECONDS)
         keys.append(row.key)
         codes += row.code.tobytes()
         folder = None if row.path is None else folder_of(row.path)

@@ -140,11 +140,12 @@ export class Scatter {
     const radius = Math.round(this.radius() * this.ratio * 4) / 4;
     if (!this.dots.has(radius)) this.dots.set(radius, disc(radius, this.stride));
     const { solid, edge, cover } = this.dots.get(radius);
+    const dense = radius < 2 * this.ratio; // a small dot on one of its own colour would hardly be seen
     for (let i = 0; i < offsets.length; i += 1) {
       const at = offsets[i];
       if (at < 0) continue;
       const colour = colours[i];
-      if ((colour === faint) !== faintOnes) continue;
+      if ((colour === faint) !== faintOnes || (dense && pixels[at] === colour)) continue;
       for (let k = 0; k < solid.length; k += 1) pixels[at + solid[k]] = colour;
       const redBlue = colour & 0xff00ff, green = colour & 0x00ff00;
       for (let k = 0; k < edge.length; k += 1) {
