@@ -10,7 +10,7 @@ from PIL import Image
 from sklearn.base import clone
 
 import ddh
-from ddh._core.errors import InputError, ModelError
+from ddh._core.errors import DDHWarning, InputError, ModelError
 from ddh.backbones import ResNet, create, save
 from ddh.codes import pack, unpack
 from ddh.hashers import DDH, ITQ, LSH, storage
@@ -183,7 +183,8 @@ def test_training_deeper_than_the_head(depth, tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (40, 16, 16, 3), dtype=np.uint8)
     images[:20] //= 4
-    model = DDH(bits=8, depth=depth, epochs=2, batch_size=20, device="cpu").fit(images)
+    fixed = {"epochs": 2, "batch_size": 20, "keep_better": False, "device": "cpu"}
+    model = DDH(bits=8, depth=depth, **fixed).fit(images)
     assert model._backbone.origin == "trained from random"
     codes = model.transform(images)
     model.save(tmp_path / "m")
@@ -208,13 +209,69 @@ def test_the_network_starts_from_what_the_layer_has_learned(monkeypatch):
 
     monkeypatch.setattr("ddh.hashers.ddh.create", narrow)
     images = np.random.default_rng(0).integers(0, 256, (60, 16, 16, 3), dtype=np.uint8)
-    fixed = {"bits": 8, "epochs": 4, "batch_size": 20, "device": "cpu"}
+    fixed = {"bits": 8, "epochs": 4, "batch_size": 20, "keep_better": False, "device": "cpu"}
     head = DDH(**fixed).fit(images)
     deep = DDH(**fixed, depth="network", network_epochs=1, backbone_lr_scale=1e-12).fit(images)
     assert np.array_equal(head.transform(images), deep.transform(images))
     assert [entry["epoch"] for entry in deep.history_] == [1, 2, 3, 4, 5]
     together = DDH(**fixed, depth="network", network_epochs=0, backbone_lr_scale=1e-12).fit(images)
     assert len(together.history_) == 4
+
+
+def kinds_of_pictures(n: int, noise: float) -> tuple[np.ndarray, np.ndarray]:
+    """Noisy pictures of six patterns, and which pattern each is."""
+    rng = np.random.default_rng(0)
+    patterns, kind = rng.integers(0, 256, (6, 4, 4, 3)), rng.integers(0, 6, n)
+    pixels = np.kron(patterns[kind], np.ones((1, 4, 4, 1))) + rng.normal(0, noise, (n, 16, 16, 3))
+    return np.clip(pixels, 0, 255).astype(np.uint8), kind
+
+
+def small_network(origin: str):
+    def make(*given):
+        torch.manual_seed(0)
+        network = ResNet("resnet18", 16, tiny_stem=True, width=8)
+        network.origin = origin
+        return network
+
+    return make
+
+
+@pytest.mark.parametrize("settings", [{}, {"epochs": 3, "batch_size": 40}])
+def test_a_training_that_harms_leaves_the_network_as_it_was(settings, monkeypatch):
+    monkeypatch.setattr("ddh.hashers.ddh.create", small_network("a file"))
+    images, _ = kinds_of_pictures(160, 40)
+    fixed = {"bits": 40, "device": "cpu", **settings}
+    with pytest.warns(DDHWarning, match="held-out"):
+        deep = DDH(**fixed, depth="network", backbone_lr_scale=300.0, network_epochs=4).fit(images)
+    assert deep._backbone.origin == "a file"
+    looks = [entry["stability"] for entry in deep.history_ if "stability" in entry]
+    assert len(looks) == 3  # so many without a gain end the training
+    before = small_network("a file")().state_dict()
+    after = deep._backbone.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_a_training_that_helps_is_kept(monkeypatch):
+    monkeypatch.setattr("ddh.hashers.ddh.create", small_network("a file"))
+    images, kind = kinds_of_pictures(240, 80)
+    fixed = {"bits": 16, "epochs": 3, "batch_size": 20, "device": "cpu"}
+    deep = DDH(**fixed, depth="network", backbone_lr_scale=1.0, network_epochs=4).fit(images, kind)
+    assert deep._backbone.origin == "trained from a file"
+    assert max(entry.get("precision", 0) for entry in deep.history_) > 0.45
+
+
+def test_labels_are_built_anew_before_every_epoch_of_a_network(monkeypatch):
+    from ddh.train import graphs
+
+    monkeypatch.setattr("ddh.hashers.ddh.create", small_network("a file"))
+    images, kind = kinds_of_pictures(90, 60)
+    built, build = [], graphs._build
+    monkeypatch.setattr(graphs, "_build", lambda *given: built.append(1) or build(*given))
+    fixed = {"bits": 8, "device": "cpu", "depth": "network", "refresh_labels": True}
+    DDH(**fixed, epochs=2, network_epochs=3, keep_better=False).fit(images)
+    assert len(built) == 3  # the first, and those of two epochs of the network
+    with pytest.raises(InputError, match="refresh_labels"):
+        DDH(**fixed).fit(images, kind)
 
 
 def test_network_depth_needs_images():

@@ -13,7 +13,7 @@ import ddh
 from ddh._core.errors import InputError, ModelError
 from ddh.images import ImageArray, ImageFolder
 from ddh.train import RunIdentity, checkpoint_io, distributed
-from ddh.train.head import _read_graph
+from ddh.train.graphs import read_graph
 from ddh.train.identity import arrays_digest, images_digest
 from ddh.train.run_folder import MARKER, NAME, run_folder
 
@@ -99,7 +99,7 @@ def test_any_damage_to_a_graph_is_found(tmp_path):
         content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
         (tmp_path / "graph.npz").write_bytes(content)
         try:
-            same = _read_graph(tmp_path / "graph.npz")
+            same = read_graph(tmp_path / "graph.npz")
         except ModelError:
             found += 1
         else:

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from ddh._core.errors import InputError
 from ddh._core.progress import track
+from ddh._core.spans import spans
+from ddh._core.threads import thread_map
 from ddh.bench.features import FeatureSet, compute_features, read_features
 from ddh.bench.options import BenchOptions, numbers_option, shared_options
 from ddh.bench.plots import plot_lines, series_of
@@ -25,7 +27,7 @@ from ddh.bench.retrieval import Task, accelerator, given_task, hasher, measure_v
 from ddh.bench.tables import Row, select
 from ddh.bench.timing import timed
 from ddh.bench.vector_quantizers import RECIPES, quantizer, rank, train
-from ddh.codes import search_asymmetric
+from ddh.codes import search, search_asymmetric
 from ddh.evaluation import (
     Protocol,
     RankedLists,
@@ -36,11 +38,15 @@ from ddh.evaluation import (
     split_by_name,
 )
 from ddh.evaluation.ranking import seeded_order
+from ddh.index.features import COMPONENTS, FeatureTransform
+from ddh.index.ranking import FEATURE_CANDIDATES, Ranking
 
-VERSION = 1
+VERSION = 2
 NEIGHBOURS, FIRST = 10, 100
+TOGETHER = 128  # queries whose candidates are reordered at a time
 SEED = 0  # of the order of the database, which decides ties in lists
 DIRECT, ASYMMETRIC = "direct", "asymmetric"
+REORDERED = 200, FEATURE_CANDIDATES  # rows of DDH's lists that stored features order
 MEASURES = ("mAP", f"recall@{NEIGHBOURS}", "R")
 
 ROWS = (
@@ -52,6 +58,9 @@ ROWS = (
     Row("RaBitQ", "RaBitQ", stochastic=False),
     Row("scalar quantisation", "SQ", stochastic=False),
 )
+
+
+_METHODS = {row.method for row in ROWS}
 
 
 @dataclass(frozen=True)
@@ -87,8 +96,9 @@ class Cell:
     results: list[dict[str, Any]]
 
     def values(self, ranking: str, measure: str) -> list[float]:
-        """One value per seed."""
-        return [result["scores"][f"{ranking} {measure}"]["value"] for result in self.results]
+        """One value per seed; none where the ranking was not measured."""
+        scores = [result["scores"].get(f"{ranking} {measure}") for result in self.results]
+        return [score["value"] for score in scores if score is not None]
 
     def mean(self, ranking: str, measure: str) -> float:
         """Mean over the seeds."""
@@ -98,6 +108,30 @@ class Cell:
     def stored(self) -> int:
         """Bytes per image."""
         return int(self.results[0]["stored_bytes"])
+
+    @property
+    def with_features(self) -> bool:
+        """Whether it is measured with features beside the code."""
+        return self.row.method not in _METHODS
+
+    def reordered(self) -> list["Cell"]:
+        """The same codes with stored features, which order the first of the list."""
+        cells = []
+        for rows in REORDERED if self.row.method == "DDH" else ():
+            results = [
+                {
+                    "fit_seconds": result["fit_seconds"],
+                    "stored_bytes": self.stored + result["feature_bytes"],
+                    "scores": {
+                        f"{ASYMMETRIC} {measure}": result["scores"][f"{rows} {measure}"]
+                        for measure in MEASURES
+                    },
+                }
+                for result in self.results
+            ]
+            label = f"{self.row.label} + features, {rows:,} ordered"
+            cells.append(replace(self, row=Row(label, f"DDH+{rows}"), results=results))
+        return cells
 
 
 @click.command(short_help="Recall of true neighbours and mAP at 8, 16 and 32 bytes.")
@@ -130,16 +164,21 @@ def recall(
     ddh bench recall --data DIR --sets coco17,oxford17 --methods DDH,ITQ
     ddh bench recall --features coco17=coco.npz --features mine.npz
     """
+    from ddh.train.graphs import shared_graphs
+
     options, store = BenchOptions(features=None, **shared), Store(shared["output"])
     rows = select(ROWS, options.methods, "recall")
     left_out = "" if _has_faiss() else _leave_out_quantizers(rows)
     cells, floats = [], {}
     for collection, file in _collections(sets, features):
         problem = Problem(_task(collection, file, options, store), accelerator(options.device))
+        graphs: dict[Any, Any] = {}
         for row, size in track(list(product(rows, bytes)), collection.title, unit="cell"):
             seeds = options.seeds if row.stochastic else options.seeds[:1]
-            results = [_measure(store, problem, row, size, seed, options) for seed in seeds]
-            cells.append(Cell(collection, row, size, results))
+            with shared_graphs(graphs):
+                results = [_measure(store, problem, row, size, seed, options) for seed in seeds]
+            cell = Cell(collection, row, size, results)
+            cells += [cell, *cell.reordered()]
         floats[collection] = measure_vectors(store, problem.task, options.device)
     folder = store.folder("recall")
     chosen = list(floats)
@@ -264,6 +303,16 @@ class Problem:
         query = self.task.part("query")
         return nearest_by_cosine(query, self.database, NEIGHBOURS, device=self.device)
 
+    @cached_property
+    def transform(self) -> FeatureTransform:
+        """How an index stores features of the database."""
+        return FeatureTransform.fit(self.database, min(COMPONENTS, self.database.shape[1]))
+
+    @cached_property
+    def stored(self) -> NDArray[np.int8]:
+        """The stored features of the database."""
+        return self.transform.encode(self.database)
+
     @property
     def k(self) -> int:
         """The cut of mAP."""
@@ -302,7 +351,31 @@ def _measure_hasher(
     said = {"distance": "asymmetric (real query, binary item)", "bits": 8 * size}
     ranked = _ranked(problem, lists, protocol, **said)
     scores = _scores(problem, DIRECT, retrieval) | _scores(problem, ASYMMETRIC, ranked)
-    return {"fit_seconds": fitting["wall"], "stored_bytes": size, "scores": scores}
+    measured = {"fit_seconds": fitting["wall"], "stored_bytes": size, "scores": scores}
+    if method == "DDH":
+        measured["feature_bytes"] = len(problem.transform.scales)
+        for rows in REORDERED:
+            lists = _reordered(problem, queries, model.outputs(query), database, rows)
+            said["distance"] = f"asymmetric, then cosine of stored features of the first {rows}"
+            scores |= _scores(problem, str(rows), _ranked(problem, lists, protocol, **said))
+    return measured
+
+
+def _reordered(
+    problem: Problem, queries: Any, outputs: Any, database: Any, candidates: int
+) -> NDArray[np.int64]:
+    """Ranked lists as an index with stored features gives them."""
+    transform, stored, query = problem.transform, problem.stored, problem.task.part("query")
+
+    def lists(part: slice) -> NDArray[np.int64]:
+        ranking = Ranking(outputs[part], candidates, transform.unit(query[part]), transform)
+        depth = min(ranking.depth(problem.depth), len(database))
+        found = search(queries[part], database, depth, threads=1).indices
+        take = partial(np.take_along_axis, found, axis=1)
+        order, _ = ranking.order(database[found], lambda first: stored[take(first)])
+        return np.asarray(take(order[:, : problem.depth]))
+
+    return np.concatenate(list(thread_map(lists, spans(len(query), TOGETHER))))
 
 
 def _measure_quantizer(
@@ -363,12 +436,16 @@ def _table(collection: Collection, cells: list[Cell], floats: Record, left_out: 
     rows = [["float features", "", f"{score['value']:.3f}", "1.000", "1.000", "", "", "", ""]]
     for cell in own:
         stored = str(cell.size) + (f" + {cell.stored - cell.size}" * (cell.stored > cell.size))
-        line = [figure(cell.values(*place)) for place in places]
+        line = [figure(cell.values(*place)) if cell.values(*place) else "" for place in places]
         seconds = np.mean([result["fit_seconds"] for result in cell.results])
         rows.append([cell.row.label, stored, *line, f"{seconds:.1f}"])
     best = []
     for size, (column, place) in product({c.size for c in own}, enumerate(places, 2)):
-        means = {i: cell.mean(*place) for i, cell in enumerate(own, 1) if cell.size == size}
+        means = {
+            i: cell.mean(*place)
+            for i, cell in enumerate(own, 1)
+            if cell.size == size and not cell.with_features
+        }
         best += [(i, column) for i, mean in means.items() if mean == max(means.values())]
     k = score["protocol"]["k"]
     columns = ["Method", "bytes", *(f"{measure}, {ranking}" for ranking, measure in places)]
@@ -376,7 +453,9 @@ def _table(collection: Collection, cells: list[Cell], floats: Record, left_out: 
         f"mAP is mAP@{k}. R: share of the {NEIGHBOURS} nearest neighbours by float cosine among "
         f"the first {FIRST} by the code, which is recall@{NEIGHBOURS} after re-ranking {FIRST} "
         "with the float features. Direct: the query is known by its code alone; asymmetric: "
-        "real-valued query. ± is the sample standard deviation over seeds."
+        "real-valued query. With features: stored beside the code (PCA, one byte per component), "
+        f"they order the first {REORDERED[0]} of the list, or {REORDERED[1]:,} as an index does. "
+        "± is the sample standard deviation over seeds."
     )
     used = {cell.row.label: RECIPES.get(cell.row.method) for cell in own}
     note += "".join(f" {label}: {recipe}." for label, recipe in used.items() if recipe)
@@ -395,7 +474,8 @@ def _record(cell: Cell) -> Record:
         values = cell.values(ranking, measure)
         deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
         name = f"{measure} {ranking}"
-        record |= {name: float(np.mean(values)), f"{name} deviation": deviation}
+        mean = float(np.mean(values)) if values else None
+        record |= {name: mean, f"{name} deviation": deviation}
     return record
 
 
@@ -403,7 +483,7 @@ def _draw(
     folder: Path, collection: Collection, cells: list[Cell], floats: Record, measure: str
 ) -> dict[str, str]:
     """A measure over the bytes that are stored per image; asymmetric, and DDH by Hamming."""
-    own = _own(collection, cells)
+    own = [cell for cell in _own(collection, cells) if not cell.with_features]
     points = [(cell.row.label, cell.stored, cell.mean(ASYMMETRIC, measure)) for cell in own]
     points += [
         ("DDH, Hamming", cell.stored, cell.mean(DIRECT, measure))

@@ -4,7 +4,6 @@ Graded labels and, on a CPU, the linear layer with binary ones need NumPy alone;
 GPUs and networks are trained by torch (`ddh.train.head_training`).
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,24 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ddh._core.arrays import l2_normalize
-from ddh._core.atomic import atomic_path, write_atomic
-from ddh._core.errors import InputError, ModelError
+from ddh._core.errors import InputError
 from ddh._core.lazy import needs_torch
-from ddh.neighbours import (
-    LabelGroups,
-    approximate_labels,
-    label_groups,
-    pairwise_labels,
-    statistics,
-)
+from ddh.neighbours import LabelGroups, label_groups
 from ddh.train.device import device_type
 from ddh.train.distributed import Shard, current
 from ddh.train.features import Pictures
 from ddh.train.graded import fit_graded, suits
+from ddh.train.graphs import neighbourhood_graph, new_graph, read_graph
 from ddh.train.identity import RunIdentity
 from ddh.train.linear import Similar, fit_linear, trains
-from ddh.train.run_folder import read_json
 from ddh.train.settings import Depth, Settings
 
 LEAST_IMAGES = 3
@@ -114,8 +105,22 @@ def fit_head(
         layer = fit_linear(features, S, bits, settings, seed=seed, **checkpoints)
     else:
         with needs_torch("training with these settings"):
-            from ddh.train.head_training import train_head
+            from ddh.train.head_training import Relabelling, train_head
 
+        def refit(now: NDArray[np.floating]) -> tuple[Any, ...]:
+            assert not isinstance(S, LabelGroups)
+            head = _graded_head(now, S, saved, bits, settings, seed, label_statistics)
+            return head.weight, head.bias, head.history
+
+        def rebuild(now: NDArray[np.floating]) -> sparse.csr_array:
+            if labels is not None or label_features is not None or not shard.processes.is_single:
+                raise InputError(
+                    "refresh_labels builds S from the network's own features, in one process: it "
+                    "takes no y and no other network for the labels"
+                )
+            return new_graph(now, settings, where == "cuda", approximate)
+
+        whole = saved is None or labels is not None or shard.processes.is_single
         layer = train_head(
             features,
             S,
@@ -126,6 +131,9 @@ def fit_head(
             pictures=pictures,
             depth=depth,
             start=None if start is None else (start.weight, start.bias, start.history),
+            again=Relabelling(
+                lambda: S if whole or saved is None else read_graph(saved), rebuild, refit
+            ),
             **checkpoints,
         )
     return HashingHead(*layer, label_statistics)
@@ -144,7 +152,7 @@ def _graded_head(
     processes = current()
 
     def fit() -> list[Any]:
-        whole = graph if saved is None or processes.is_single else _read_graph(saved)
+        whole = graph if saved is None or processes.is_single else read_graph(saved)
         options = {"normalize": settings.normalize, "centre": settings.centre}
         weight, bias, history = fit_graded(features, whole, bits, seed=seed, **options)
         return [weight.tolist(), bias.tolist(), history]
@@ -152,58 +160,3 @@ def _graded_head(
     weight, bias, history = processes.run_on_main(fit)
     arrays = np.asarray(weight, np.float32), np.asarray(bias, np.float32)
     return HashingHead(*arrays, history, label_statistics)
-
-
-def neighbourhood_graph(
-    features: NDArray[np.floating],
-    settings: Settings,
-    *,
-    gpu: bool,
-    approximate: bool,
-    saved: Path | None,
-    resume: bool,
-) -> tuple[sparse.csr_array, dict[str, Any]]:
-    """S by Alg. 1 (of several processes, the rows of this one) and its statistics, or from the
-    folder where an interrupted run left them."""
-    processes = current()
-    if saved is None and not processes.is_single:
-        raise InputError("several processes need a checkpoint_dir that all of them see")
-    folder = None if saved is None else saved.parent
-    graphs: list[sparse.csr_array] = []
-
-    def part(rank: int) -> Path:
-        assert saved is not None
-        return saved.with_name(f"{saved.stem}-process-{rank}.npz")
-
-    def build() -> dict[str, Any]:
-        if saved is not None and resume and saved.is_file():
-            graph, summary = _read_graph(saved), read_json(saved.with_suffix(".json"))
-        else:
-            values = l2_normalize(features) if settings.normalize else features
-            k1, k2, centre, report = settings.k1, settings.k2, settings.centre, None
-            if approximate:
-                graph, report = approximate_labels(values, k1, k2, centre=centre, folder=folder)
-            else:
-                device = "cuda" if gpu else None
-                graph = pairwise_labels(values, k1, k2, centre=centre, device=device)
-            summary = statistics(graph, approximation=report).to_dict()
-            if saved is not None:
-                write_atomic(saved.with_suffix(".json"), json.dumps(summary).encode())
-                with atomic_path(saved) as temporary, temporary.open("wb") as stream:
-                    sparse.save_npz(stream, graph)
-        graphs.append(graph)
-        if not processes.is_single:
-            for rank in range(processes.size):
-                rows = processes.shard(len(features), rank)
-                sparse.save_npz(part(rank), graph[rows], compressed=False)
-        return summary
-
-    summary = processes.run_on_main(build)
-    return (graphs[0] if processes.is_single else _read_graph(part(processes.rank))), summary
-
-
-def _read_graph(path: Path) -> sparse.csr_array:
-    try:
-        return sparse.csr_array(sparse.load_npz(path))
-    except Exception as error:  # zip files have many ways to be damaged
-        raise ModelError(f"the graph {path} is damaged; delete it to start again") from error

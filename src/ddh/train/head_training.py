@@ -1,12 +1,14 @@
 """The hashing layer, with or without its network, trained by torch: GPUs, several processes."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import sparse
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
@@ -22,12 +24,14 @@ from ddh.objective import (
     quantisation,
     regulariser,
 )
+from ddh.train.checkpoint_io import below
 from ddh.train.device import choose
 from ddh.train.distributed import Shard, current
 from ddh.train.features import Pictures
+from ddh.train.held_out import Guard, network_features
 from ddh.train.inputs import FeatureInputs, Inputs, NetworkInputs
 from ddh.train.linear import FILE, Layer, Similar
-from ddh.train.network import HashingLayer, end_training, fold, prepare, standardise, unfold
+from ddh.train.network import HashingLayer, end_training, fold, freeze, prepare, standardise, unfold
 from ddh.train.settings import Depth, Settings
 from ddh.train.sharding import ShardedGraph, ShardedGroups, ShardedMemory, share_batch_norms
 from ddh.train.trainer import Schedule, Trainer, TrainingTask
@@ -36,6 +40,14 @@ LAYER_FILE = "layer.safetensors"
 # Adam's steps on a network are at most this factor times the typical size of its weights, which
 # counts as LEAST_SIZE at least.
 STEP_SIZE, LEAST_SIZE = 10.0, 1e-3
+
+
+class Relabelling(NamedTuple):
+    """S of all images, S of other features of them, and the layer of graded labels on such."""
+
+    labels: Callable[[], Similar]
+    rebuild: Callable[[NDArray[np.floating]], sparse.csr_array]
+    refit: Callable[[NDArray[np.floating]], Layer]
 
 
 def train_head(
@@ -49,13 +61,15 @@ def train_head(
     pictures: Pictures | None,
     depth: Depth,
     start: Layer | None,
+    again: "Relabelling",
     folder: Path | None,
     resume: bool,
     identity: dict[str, Any],
 ) -> Layer:
     """(weight, bias, history) of the layer on raw features; the backbone is trained in place.
 
-    `start` is a layer to begin with, which needs no training by itself.
+    `start` is a layer to begin with, which needs no training by itself; after the training of a
+    network, such a layer is fitted `again`.
     """
     where, shard = choose(device), Shard(current(), len(features))
     one = shard.processes.is_single
@@ -77,18 +91,19 @@ def train_head(
 
     def trainer(inputs: Inputs, file: str) -> Trainer:
         chosen = task.settings
+        second = isinstance(inputs, NetworkInputs) and settings.network_epochs > 0
+        rate = chosen.warmed_up_rate if second else chosen.learning_rate_at
         return Trainer(
             task,
             inputs,
-            Schedule(
-                chosen.epochs, math.ceil(len(inputs) / chosen.batch_size), chosen.learning_rate_at
-            ),
+            Schedule(chosen.epochs, math.ceil(len(inputs) / chosen.batch_size), rate),
             batch_size=chosen.batch_size,
             seed=seed,
             device=where,
             checkpoint=None if folder is None else folder / file,
             identity=identity | {"settings": chosen.to_dict()},
             processes=shard.processes,
+            checkpoint_midway=not (second and settings.refresh_labels),
         )
 
     history: list[dict[str, Any]] = [] if start is None else start[2]
@@ -99,7 +114,15 @@ def train_head(
         assert pictures is not None
         if settings.network_epochs:
             task.settings = settings.for_network()
-        task.add_network(pictures, depth, where)
+        everybody, guard = np.arange(shard.total), None
+        if settings.network_epochs and settings.keep_better:
+            guard = Guard(pictures, layer, mean, scale, settings, seed, shard.processes)
+            guard.begin(
+                again.labels, given=isinstance(S, LabelGroups), by_features=start is not None
+            )
+        task.add_network(pictures, depth, where, guard)
+        if settings.refresh_labels:
+            task.new_labels = lambda: again.rebuild(network_features(pictures, everybody, where))
         inputs = NetworkInputs(
             pictures,
             mean,
@@ -107,12 +130,24 @@ def train_head(
             normalize=settings.normalize,
             steps=task.settings.epochs * shard.total // settings.batch_size,
             shard=shard,
+            trained=None if guard is None else guard.held.trained,
         )
-        history += [
+        history = history + [
             entry | {"epoch": len(history) + entry["epoch"]}
             for entry in trainer(inputs, FILE).run(resume)
         ]
-        end_training(pictures.backbone)
+        if guard is None or guard.end(depth):
+            end_training(pictures.backbone)
+            if guard is not None and start is not None:
+                # the layer of depth "head", on the features of the trained network
+                is_main = shard.processes.is_main
+                now = network_features(pictures, everybody, where) if is_main else features
+                weight, bias, tried = again.refit(now)
+                return weight, bias, history + tried[-1:]
+        else:
+            freeze(pictures.backbone.cpu())
+            if start is not None:
+                return start[0], start[1], history
     weight, bias = (value.cpu().numpy() for value in fold(layer, mean, scale))
     return weight, bias, history
 
@@ -140,11 +175,15 @@ class HashingTask(TrainingTask):
         )
         self.settings, self.processes = settings, shard.processes
         self.network: nn.Module | None = None
+        self.guard: Guard | None = None
+        self.new_labels: Callable[[], sparse.csr_array] | None = None
         self.hash = shard.processes.parallel(layer)
 
-    def add_network(self, pictures: Pictures, depth: Depth, device: torch.device) -> None:
+    def add_network(
+        self, pictures: Pictures, depth: Depth, device: torch.device, guard: Guard | None = None
+    ) -> None:
         """Let the backbone learn too."""
-        self.network = pictures.backbone
+        self.network, self.guard = pictures.backbone, guard
         prepare(pictures.backbone, depth, device)
         if not self.processes.is_single:
             share_batch_norms(pictures.backbone)
@@ -156,6 +195,16 @@ class HashingTask(TrainingTask):
     def begin_segment(self, trainer: Trainer) -> None:
         if trainer.step % trainer.schedule.steps_per_epoch == 0:  # not where a run is resumed
             self.memory.refresh()
+        if self.new_labels is not None and trainer.step:
+            self.positives = GraphPositives(self.new_labels(), trainer.device)
+
+    def end_segment(self, trainer: Trainer, entry: dict[str, Any]) -> dict[str, Any]:
+        if self.guard is None:
+            return entry
+        found, ended = self.guard.look()
+        if ended:
+            trainer.schedule.total = trainer.step
+        return entry | found
 
     def loss(self, batch: Tensor, rows: Tensor, progress: float) -> dict[str, Tensor]:
         """J of a batch, divided by N x batch as in the authors' release, and its terms: those of
@@ -191,16 +240,22 @@ class HashingTask(TrainingTask):
             return torch.optim.SGD(groups, lr=rate, momentum=momentum, weight_decay=decay)
         return torch.optim.Adam(groups, lr=rate, weight_decay=decay)
 
-    def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    def _moments(self) -> dict[str, Tensor]:
         memory = self.memory
         tensors = {"total": memory.all.total, "gram": memory.all.gram}
         if memory.groups is not None:
             tensors |= {"group_total": memory.groups.total, "group_gram": memory.groups.gram}
-        return {}, tensors
+        return tensors
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        values, tensors = ({}, {}) if self.guard is None else self.guard.state()
+        return values, self._moments() | {f"guard.{k}": v for k, v in tensors.items()}
 
     def load_state(self, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        for name, target in self.state()[1].items():
+        for name, target in self._moments().items():
             target.copy_(tensors[name])
+        if self.guard is not None:
+            self.guard.load_state(values, below(tensors, "guard."))
 
     def shard_tensors(self) -> dict[str, Tensor]:
         return {"outputs": self.memory.outputs}

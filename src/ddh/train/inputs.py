@@ -25,6 +25,11 @@ class Inputs(ABC):
     @abstractmethod
     def __len__(self) -> int: ...
 
+    @property
+    def images(self) -> int:
+        """Images of the collection, those that are not drawn included."""
+        return len(self)
+
     @abstractmethod
     def batches(self, parts: Parts, seeds: list[int]) -> Iterator[tuple[Tensor, Any]]:
         """(rows within this process's shard, batch) for each part, the row numbers of one step."""
@@ -50,7 +55,8 @@ class NetworkInputs(Inputs):
     """Augmented pictures through the backbone: the depths "last stage" and "network".
 
     Features are scaled to unit length first if `normalize`, then standardised by `mean` and
-    `scale`. On a GPU, a network that trains for many `steps` is compiled.
+    `scale`. With `trained` only those rows are drawn. On a GPU, a network that trains for many
+    `steps` is compiled.
     """
 
     def __init__(
@@ -62,8 +68,10 @@ class NetworkInputs(Inputs):
         normalize: bool = False,
         steps: int = 0,
         shard: Shard | None = None,
+        trained: NDArray[np.int64] | None = None,
     ) -> None:
         self.pictures = pictures
+        self.trained = np.arange(len(pictures.usable)) if trained is None else trained
         self.mean, self.scale, self.normalize = mean, scale, normalize
         self.shard = shard or Shard(SINGLE, len(pictures.usable))
         self.forward = compiled(
@@ -72,10 +80,15 @@ class NetworkInputs(Inputs):
         self.half = mean.device.type == "cuda" and supports_bfloat16(mean.device)
 
     def __len__(self) -> int:
+        return len(self.trained)
+
+    @property
+    def images(self) -> int:
         return len(self.pictures.usable)
 
     def batches(self, parts: Parts, seeds: list[int]) -> Iterator[tuple[Tensor, Tensor]]:
         backbone, usable = self.pictures.backbone, self.pictures.usable
+        parts = [self.trained[part] for part in parts]
         own = [self.shard.own(part) for part in parts]
         wanted = [usable[part[places]] for part, places in zip(parts, own, strict=True)]
         loaded = load_parts(self.pictures.source, backbone.preprocessing, wanted)

@@ -12,6 +12,10 @@ Depth = Literal["head", "last stage", "network"]
 DEPTHS: tuple[Depth, ...] = ("head", "last stage", "network")
 
 
+FULL_BATCH = 1024  # which the rates of a network are for
+WARM_UP = 0.1  # of the training of a network
+
+
 @dataclass(frozen=True)
 class Settings:
     """Settings by the paper's names where it has one; the defaults are the preset "fast".
@@ -76,6 +80,13 @@ class Settings:
         Depths beyond "head": the hashing layer is first trained by itself for `epochs`, then
         with the backbone for this many epochs, at `backbone_lr_scale`. 0 trains both from the
         start, as in the paper.
+    refresh_labels : bool
+        Build S anew before every epoch of the training of a network, from the features that it
+        has by then.
+    keep_better : bool
+        With `network_epochs`: hold a tenth of the pictures (at most 1,000) out of the training
+        of the network, and keep the network that it started with unless neighbourhoods of these
+        pictures are found better after it.
     """
 
     k1: int = 50
@@ -99,6 +110,8 @@ class Settings:
     batch_size: int = 1024
     epochs: int = 20
     network_epochs: int = 5
+    refresh_labels: bool = False
+    keep_better: bool = True
 
     def __post_init__(self) -> None:
         values = self.to_dict()
@@ -124,14 +137,22 @@ class Settings:
         return last + (first - last) * (1 + math.cos(math.pi * progress)) / 2
 
     def for_network(self) -> "Settings":
-        """Settings of the joint training that follows that of the hashing layer."""
+        """Settings of the joint training that follows that of the hashing layer.
+
+        Rates are those of a batch of 1,024, and fall with smaller batches.
+        """
+        scale = self.backbone_lr_scale * min(1.0, self.batch_size / FULL_BATCH)
         return replace(
             self,
             epochs=self.network_epochs,
-            learning_rate=self.learning_rate * self.backbone_lr_scale,
-            final_learning_rate=self.final_learning_rate * self.backbone_lr_scale,
+            learning_rate=self.learning_rate * scale,
+            final_learning_rate=self.final_learning_rate * scale,
             backbone_lr_scale=1.0,
         )
+
+    def warmed_up_rate(self, progress: float) -> float:
+        """As `learning_rate_at`, rising from almost zero over the first WARM_UP of the training."""
+        return self.learning_rate_at(progress) * min(1.0, (progress + 0.01) / WARM_UP)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
