@@ -28,6 +28,8 @@ SAME_WINDOW = 0.6
 SAME, OVERLAID = 0.94, 0.76  # windows that agree, at least
 CLEAN, CLEAN_OVERLAID = 0.945, 0.96  # mean agreement of the windows that agree
 UNTOUCHED = 0.985  # windows that agree where nothing was laid on the picture
+TONE, COLOUR = 28.0, 14.0  # levels that the means of a window may differ by
+REPAINTED = 0.03  # windows with the same structure in another colour, at most
 NOISE = 60.0  # variance that compression alone may add to a window
 ALIKE = 0.35
 CERTAIN = 0.97  # agreement that no finer alignment needs to improve
@@ -85,13 +87,9 @@ def _compare(
     if view is None:
         return UNLIKE
     first, second, mask, shares, frames = view
-    agreement = max(
-        (
-            _agreement(first[..., 0], second[..., 0], mask),
-            _agreement(second[..., 0], first[..., 0], mask),
-        ),
-        key=lambda found: found.same * found.clean,
-    )
+    both_ways = _agreement(first, second, mask), _agreement(second, first, mask)
+    agreement = max(both_ways, key=lambda found: found.same * found.clean)
+    repainted = min(found.repainted for found in both_ways)  # grey does not tell colours
     score = round(float(agreement.same * agreement.clean), 3)
     contained = max(*shares, *frames) >= INSIDE and min(shares) >= LEAST_SHARE
     overlaid = agreement.same < SAME
@@ -101,6 +99,7 @@ def _compare(
         and agreement.clean >= (CLEAN_OVERLAID if overlaid else CLEAN)
         and agreement.same >= OVERLAID
         and (not overlaid or agreement.compact)
+        and repainted < REPAINTED
     )
     if agreement.structured < LEAST_STRUCTURE:
         duplicate = contained and agreement.same >= SAME and _nearly_equal(first, second, mask)
@@ -208,7 +207,8 @@ def _draw(one: Loaded, matrix: Matrix, size: tuple[int, int]) -> Grey:
         pixels, whole[:2], size, flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
         borderMode=cv2.BORDER_REPLICATE,
     )  # fmt: skip
-    planes: Grey = cv2.cvtColor(drawn, cv2.COLOR_RGB2YCrCb).astype(np.float32)
+    clipped = ((drawn.max(axis=2) > 250) | (drawn.min(axis=2) < 4)).astype(np.float32)
+    planes: Grey = np.dstack([cv2.cvtColor(drawn, cv2.COLOR_RGB2YCrCb).astype(np.float32), clipped])
     return planes
 
 
@@ -221,13 +221,16 @@ class _Agreement:
     clean: float  # mean agreement of those that agree
     structured: float  # windows with structure, of all
     compact: bool  # whether those that disagree lie together
+    repainted: float  # windows with the same structure in another colour, of all
     curve: float  # how far the tone curve is from the identity, in grey levels
 
 
-def _agreement(a: Grey, b: Grey, mask: NDArray[np.bool_]) -> _Agreement:
-    """Compare picture `b` with picture `a` after its tone curve."""
+def _agreement(first: Grey, second: Grey, mask: NDArray[np.bool_]) -> _Agreement:
+    """Compare the second picture with the first after its tone curve and change of colours."""
     cv2 = opencv()
+    a, b = first[..., 0], second[..., 0]
     curved = _tone_curve(a, b, mask)
+    painted = _painted(first, second, mask)
     weight = cv2.blur(mask.astype(np.float32), (WINDOW, WINDOW), borderType=cv2.BORDER_CONSTANT)
     usable = mask & (weight > 0.6)
 
@@ -240,17 +243,44 @@ def _agreement(a: Grey, b: Grey, mask: NDArray[np.bool_]) -> _Agreement:
     both = mean(curved * b) - mean_a * mean_b
     structure = np.maximum(var_a, var_b)
     agreement = (2 * both + NOISE) / (var_a + var_b + NOISE)
-    agreement = np.where(np.abs(mean_a - mean_b) > 28, 0, agreement)
-    counted = usable & ((structure > STRUCTURE) | (np.abs(mean_a - mean_b) > 28))
+    repainted = float((usable & painted & (agreement > 0.85)).sum() / max(int(usable.sum()), 1))
+    other = np.abs(mean_a - mean_b) > TONE
+    agreement = np.where(other, 0, agreement)
+    counted = usable & ((structure > STRUCTURE) | other)
     total = int(counted.sum())
     if not total:
-        return _Agreement(1.0, 1.0, 0.0, True, 0.0)
+        return _Agreement(1.0, 1.0, 0.0, True, 0.0, 0.0)
     same = counted & (agreement > SAME_WINDOW)
     clean = float(agreement[same].mean()) if same.any() else 0.0
     different = counted & ~same
     curve = float(np.abs(curved - a)[mask].mean())
     share = total / max(int(usable.sum()), 1)
-    return _Agreement(same.sum() / total, clean, share, _is_compact(different, usable), curve)
+    compact = _is_compact(different, usable)
+    return _Agreement(same.sum() / total, clean, share, compact, repainted, curve)
+
+
+def _painted(first: Grey, second: Grey, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Where the chroma differs after one linear change of colours for the whole picture.
+
+    A thing that was painted in another colour differs; clipped pixels say nothing.
+    """
+    cv2 = opencv()
+    clear = mask & (first[..., 3] < 0.5) & (second[..., 3] < 0.5)
+    if clear.sum() < 100:
+        return np.zeros(mask.shape, bool)
+    known = np.column_stack([first[clear][:, :3], np.ones(int(clear.sum()), np.float32)])
+    wanted = second[clear][:, 1:3]
+    keep = np.ones(len(known), bool)
+    for _ in range(2):
+        change = np.linalg.lstsq(known[keep], wanted[keep], rcond=None)[0]
+        away = np.abs(known @ change - wanted).max(axis=1)
+        keep = away <= max(float(np.percentile(away, 75)), 1.0)
+    off = np.zeros((*mask.shape, 2), np.float32)
+    off[clear] = wanted - known @ change
+    share = cv2.blur(clear.astype(np.float32), (WINDOW, WINDOW))
+    means = np.abs(cv2.blur(off, (WINDOW, WINDOW))).max(axis=2)
+    painted: NDArray[np.bool_] = (share > 0.5) & (means > COLOUR * share)
+    return painted
 
 
 def _tone_curve(a: Grey, b: Grey, mask: NDArray[np.bool_]) -> Grey:
@@ -295,7 +325,7 @@ def _is_compact(different: NDArray[np.bool_], usable: NDArray[np.bool_]) -> bool
 
 def _nearly_equal(a: Grey, b: Grey, mask: NDArray[np.bool_]) -> bool:
     """For pictures with hardly any structure: all planes equal but for noise."""
-    off = np.abs(a - b)[mask]
+    off = np.abs(a - b)[..., :3][mask]
     return bool(len(off) > 0 and off.mean() < 3 and np.percentile(off, 99) < 16)
 
 
@@ -313,7 +343,8 @@ def _kind(
         return "mirrored"
     if abs(np.degrees(np.arctan2(matrix[1, 0], matrix[0, 0]))) > 10:
         return "turned"
-    chroma = np.abs(opencv().blur(first[..., 1:] - second[..., 1:], (WINDOW, WINDOW)))[mask]
+    off = opencv().blur(first[..., 1:3] - second[..., 1:3], (WINDOW, WINDOW))
+    chroma = np.abs(off)[mask]
     if agreement.curve > 5 or (chroma.size and chroma.mean() > 5):
         return "adjusted"
     sizes = {(one.picture.width, one.picture.height) for one in (a, b)}
