@@ -30,6 +30,7 @@ def shades(monkeypatch):
         return network
 
     monkeypatch.setattr("ddh.hashers.ddh.create", create)
+    monkeypatch.setattr("ddh.hashers.ddh.default_encoder", lambda *network: "torch")
     # the function `ddh.train.settings` hides the module of that name
     monkeypatch.setattr(import_module("ddh.train.settings"), "LEAST_STEPS", 240)
     return made

@@ -210,7 +210,7 @@ def test_the_network_starts_from_what_the_layer_has_learned(monkeypatch):
     monkeypatch.setattr("ddh.hashers.ddh.create", narrow)
     images = np.random.default_rng(0).integers(0, 256, (60, 16, 16, 3), dtype=np.uint8)
     fixed = {"bits": 8, "epochs": 4, "batch_size": 20, "keep_better": False, "device": "cpu"}
-    head = DDH(**fixed).fit(images)
+    head = DDH(**fixed, encoder="torch").fit(images)
     deep = DDH(**fixed, depth="network", network_epochs=1, backbone_lr_scale=1e-12).fit(images)
     assert np.array_equal(head.transform(images), deep.transform(images))
     assert [entry["epoch"] for entry in deep.history_] == [1, 2, 3, 4, 5]

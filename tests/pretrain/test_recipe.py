@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from ddh.backbones import create, save
@@ -42,7 +41,7 @@ def test_the_longer_side_of_files_some_of_them_broken(tmp_path):
 
 def test_ddh_follows_the_recipe_and_lets_the_user_overrule_it(monkeypatch, tmp_path):
     """As if there were a GPU, and with a short recipe that takes 30 images for many."""
-    monkeypatch.setattr("ddh.hashers.ddh.choose", lambda device: torch.device("cuda"))
+    monkeypatch.setattr("ddh.hashers.ddh.device_type", lambda device: "cuda")
     monkeypatch.setattr(module, "MANY", 30)
     monkeypatch.setattr(module, "STAGES", ({"epochs": 1, "batch_size": 15},))
     pixels = tiny().pixels
