@@ -92,6 +92,6 @@ def test_files_of_an_index(photos):
 
 def test_misuse_is_refused(photos):
     with pytest.raises(InputError, match="give folders of pictures, or an index"):
-        run()
+        run(photos / "photos", "--index", photos / "p.index")
     with pytest.raises(InputError, match=r"\.csv or \.json"):
         run(photos / "photos", "-o", "x.txt")
