@@ -123,7 +123,7 @@ def fits():
         "head, weighted": (DDH(preset="paper", **head | {"epochs": 8}, alpha=3.0), X, None),
         "head, pairs of a batch": (DDH(**head, pairs="batch"), X, None),
         "head, labels": (DDH(**head, alpha=2.0), X, y),
-        "last stage": (DDH(**deep, depth="last stage"), pictures(), None),
+        "last stage": (DDH(**deep, depth="last stage", keep_better=False), pictures(), None),
         "network": (
             DDH(**deep | {"network_epochs": 0}, depth="network", lambda2=1e-3),
             pictures(),
