@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.utils import make_default_short_help
 
 SHOWN_FAILURES = 10
 
@@ -118,7 +117,7 @@ class LazyGroup(click.Group):
                 for option in (option for call in calls for option in call.keywords):
                     if option.arg == "short_help" and isinstance(option.value, ast.Constant):
                         return str(option.value.value)
-                return make_default_short_help(ast.get_docstring(node) or "", limit)
+                return click.Command(name, help=ast.get_docstring(node)).get_short_help_str(limit)
         command = self.get_command(ctx, name)  # made in another way than by a function
         return "" if command is None else command.get_short_help_str(limit)
 

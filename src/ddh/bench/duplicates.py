@@ -125,7 +125,7 @@ def _network(paths: list[Path]) -> NDArray[np.float32]:
     from ddh.train import Extractor
 
     extractor = Extractor(create("efficientnet-lite0").eval(), "cpu")
-    found = [batch.features.cpu().numpy() for batch in extractor.stream(ImageFiles(paths))]
+    found = [batch.features for batch in extractor.stream(ImageFiles(paths))]
     features: NDArray[np.float32] = l2_normalize(np.concatenate(found))
     return features
 

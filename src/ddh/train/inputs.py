@@ -26,7 +26,7 @@ class Inputs(ABC):
     def __len__(self) -> int: ...
 
     @property
-    def images(self) -> int:
+    def total(self) -> int:
         """Images of the collection, those that are not drawn included."""
         return len(self)
 
@@ -83,7 +83,7 @@ class NetworkInputs(Inputs):
         return len(self.trained)
 
     @property
-    def images(self) -> int:
+    def total(self) -> int:
         return len(self.pictures.usable)
 
     def batches(self, parts: Parts, seeds: list[int]) -> Iterator[tuple[Tensor, Tensor]]:

@@ -264,12 +264,12 @@ class Trainer:
         tensors = {f"task.{name}": tensor for name, tensor in tensors.items()}
         tensors |= checkpoint_io.collect(self.task.modules(), self.optimiser)
         sharded = self.task.shard_tensors()
-        checkpoint_io.save(path, tensors, state, sharded, self.inputs.images, self.processes)
+        checkpoint_io.save(path, tensors, state, sharded, self.inputs.total, self.processes)
 
     def _resume(self, path: Path) -> None:
         """Continue from the checkpoint, where there is one."""
         sharded = self.task.shard_tensors()
-        found = checkpoint_io.load(path, self.identity, sharded, self.inputs.images, self.processes)
+        found = checkpoint_io.load(path, self.identity, sharded, self.inputs.total, self.processes)
         if found is None:
             return
         state, tensors = found
