@@ -458,7 +458,7 @@ def test_features_are_stored_and_order_what_is_found(place, model, tmp_path):
     done = run("index", "refit", "-i", index, "-b", 40, "-m", tmp_path / "new.ddh")
     assert (done["rows"], done["bits"]) == (12, 40)
     assert run("index", "info", "-i", index)["model_id"] == done["model_id"]
-    draw(place / "photos" / "animals" / "new.png", 4)  # is encoded by the new model
+    draw(place / "photos" / "animals" / "new.png", 4, size=(68, 51))  # by the new model
     assert run(*add[:-2])["new"] == 1
     hits = run("search", tmp_path / "larger.png", "-k", 2, "-i", index)["queries"][0]["hits"]
     assert {hit["key"] for hit in hits} == {"animals/4.png", "animals/new.png"}

@@ -206,5 +206,5 @@ def test_mistakes_are_named(monkeypatch):
     with pytest.raises(InputError, match="cannot make 10 words"):
         Vocabulary(10).fit(few, np.array([0]))
     monkeypatch.setitem(__import__("sys").modules, "cv2", None)
-    with pytest.raises(MissingDependency, match="ddh\\[bench\\]"):
+    with pytest.raises(MissingDependency, match="opencv-python-headless"):
         foreground(np.zeros((5, 5, 3), np.uint8))

@@ -182,8 +182,8 @@ def test_stored_features_order_all_pages_alike(place, prepared):
 BAD = [
     (b"", "JSON"),
     (b"[]", "object"),
-    (b"{}", "either code or key"),
-    (b'{"code": "00000000", "key": "x"}', "either code or key"),
+    (b"{}", "either code, key or text"),
+    (b'{"code": "00000000", "key": "x"}', "either code, key or text"),
     (b'{"code": "0000000"}', "8 hexadecimal digits"),
     (b'{"code": "0000000g"}', "8 hexadecimal digits"),
     (b'{"code": "00 00000"}', "8 hexadecimal digits"),

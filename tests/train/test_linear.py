@@ -35,7 +35,7 @@ def test_numpy_and_torch_train_the_same_layer(preset, changes, labelled):
     ours = fit_linear(X, S, 12, chosen, seed=5)
     theirs = train_head(
         X, S, 12, chosen, seed=5, device="cpu", pictures=None, depth="head", start=None,
-        folder=None, resume=False, identity={},
+        folder=None, resume=False, identity={}, again=None,
     )  # fmt: skip
     assert np.allclose(ours[0], theirs[0], rtol=2e-3, atol=2e-5 * np.abs(theirs[0]).max() + 1e-6)
     assert np.allclose(ours[1], theirs[1], rtol=2e-3, atol=1e-3)
