@@ -1,6 +1,5 @@
 """`ddh add`: a newcomer's first hour, and how the index follows the folders after it."""
 
-import json
 import shlex
 import shutil
 import subprocess
@@ -11,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from command_line import run, text
 from PIL import Image
 
 import ddh.index
@@ -61,18 +61,6 @@ def counted(monkeypatch) -> list[bytes]:
 
     monkeypatch.setattr(Extractor, "__call__", count)
     return seen
-
-
-def run(*arguments) -> dict:
-    done = CliRunner().invoke(cli, [*map(str, arguments), "--json"], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return json.loads(done.stdout)
-
-
-def text(*arguments) -> str:
-    done = CliRunner().invoke(cli, [*map(str, arguments)], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.stdout
 
 
 def keys() -> set[str]:

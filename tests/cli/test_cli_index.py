@@ -1,6 +1,5 @@
 """`ddh index` and `ddh search` on real files with a real, small model."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -10,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from command_line import run, text
 from PIL import Image
 
 import ddh.index
@@ -61,19 +61,6 @@ def place(tmp_path, prepared) -> Path:
         moved = {"root": str(tmp_path / "place" / "photos")}
         index.set_setting(**moved)
     return tmp_path / "place"
-
-
-def run(*arguments) -> dict:
-    """A command's JSON document."""
-    done = CliRunner().invoke(cli, [*map(str, arguments), "--json"], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return json.loads(done.stdout)
-
-
-def text(*arguments) -> str:
-    done = CliRunner().invoke(cli, [*map(str, arguments)], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.stdout
 
 
 def refused(match: str, *arguments) -> None:

@@ -1,13 +1,11 @@
-"""Groups against a brute-force oracle, and the picture to keep."""
+"""Groups against a brute-force oracle."""
 
 import numpy as np
 import pytest
-from PIL import Image
 
 import ddh.index
 from ddh._core.errors import InputError
-from ddh.duplicates import FileSize, find_groups, group_codes, measure, rank
-from ddh.index import Row
+from ddh.duplicates import find_groups, group_codes
 
 
 def components(codes: np.ndarray, radius: int) -> list[list[int]]:
@@ -41,21 +39,3 @@ def test_groups_of_an_index_are_rows_with_distances(tmp_path):
         assert [len(group) for group in find_groups(index, 1, folder="x")] == [2]
         with pytest.raises(InputError, match="a distance from 0 to 8"):
             find_groups(index, 9)
-
-
-def test_the_largest_picture_is_kept_and_the_others_follow_by_distance():
-    codes = np.array([[0], [1], [3], [7]], np.uint8)
-    rows = [Row(key, code) for key, code in zip("abcd", codes, strict=True)]
-    sizes = [FileSize(10, 10, 5), FileSize(10, 10, 9), FileSize(20, 10, 1), FileSize()]
-    ranked = rank(rows, sizes)
-    assert [(picture.row.key, picture.distance) for picture in ranked] == [
-        ("c", 0), ("b", 1), ("d", 1), ("a", 2),
-    ]  # fmt: skip
-    assert rank(rows[:2], [FileSize(1, 1, 1)] * 2)[0].row.key == "a", "the oldest of equals"
-
-
-def test_a_file_is_measured_from_its_header(tmp_path):
-    Image.new("L", (7, 5)).save(tmp_path / "a.png")
-    assert measure(tmp_path / "a.png")[:2] == (7, 5)
-    (tmp_path / "broken.png").write_bytes(b"no picture")
-    assert measure(tmp_path / "broken.png") == measure(None) == FileSize()

@@ -10,7 +10,6 @@ from ddh.duplicates.actions import Outcome, Removal, act, removals, undo
 from ddh.duplicates.finding import find_duplicates
 from ddh.duplicates.grouping import DuplicateGroup, find_groups, group_codes
 from ddh.duplicates.keeping import KEEP
-from ddh.duplicates.ranking import FileSize, RankedPicture, measure, rank
 from ddh.duplicates.results import KINDS, Duplicates, Group, Member, Picture, Similar, Skipped
 
 __all__ = [
@@ -18,12 +17,10 @@ __all__ = [
     "KINDS",
     "DuplicateGroup",
     "Duplicates",
-    "FileSize",
     "Group",
     "Member",
     "Outcome",
     "Picture",
-    "RankedPicture",
     "Removal",
     "Similar",
     "Skipped",
@@ -31,8 +28,6 @@ __all__ = [
     "find_duplicates",
     "find_groups",
     "group_codes",
-    "measure",
-    "rank",
     "removals",
     "undo",
 ]

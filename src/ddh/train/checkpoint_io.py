@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from ddh._core.atomic import atomic_path
 from ddh._core.errors import ModelError
 from ddh.train.distributed import SINGLE, Processes
+from ddh.train.identity import check_same_run
 
 Tensors = dict[str, Tensor]
 Value = TypeVar("Value")
@@ -96,13 +97,7 @@ def load(
             tensors = {name: _sound(file, name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, KeyError, ValueError) as error:
         raise ModelError(f"the checkpoint {path} is damaged; delete it to start again") from error
-    for key, value in expected.items():
-        if state.get(key) != json.loads(json.dumps(value)):
-            raise ModelError(
-                f"the checkpoint in {path.parent} was made with {key} = {state.get(key)}, not "
-                f"{value}; resume with the same images and settings, or delete the folder to "
-                "start again"
-            )
+    check_same_run(path, state, expected)
     mine = processes.shard(rows)
     for name, target in sharded.items():
         if "shards" not in state:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -9,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ddh._core.errors import ModelError
 from ddh._core.spans import spans
 from ddh.backbones import Network, OnnxNetwork
 from ddh.images import ImageFiles, ImageSource, pixel_digest
@@ -78,3 +80,14 @@ def arrays_digest(*arrays: NDArray[Any]) -> str:
         for block in spans(len(rows), BLOCK):
             digest.update(np.ascontiguousarray(rows[block]).tobytes())
     return digest.hexdigest()
+
+
+def check_same_run(checkpoint: Path, state: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Refuse a checkpoint whose state differs from what is `expected`: that of another run."""
+    for key, value in expected.items():
+        if state.get(key) != json.loads(json.dumps(value)):
+            raise ModelError(
+                f"the checkpoint in {checkpoint.parent} was made with {key} = {state.get(key)}, "
+                f"not {value}; resume with the same images and settings, or delete the folder to "
+                "start again"
+            )

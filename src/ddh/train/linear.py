@@ -26,6 +26,7 @@ from ddh._core.errors import DDHError, ModelError
 from ddh._core.progress import bar
 from ddh._core.spans import spans
 from ddh.neighbours import LabelGroups
+from ddh.train.identity import check_same_run
 from ddh.train.settings import Settings
 
 Floats = NDArray[np.float32]
@@ -308,13 +309,7 @@ class LinearTraining:
             raise ModelError(
                 f"the checkpoint {path} is damaged; delete it to start again"
             ) from error
-        for key, value in identity.items():
-            if state.get(key) != json.loads(json.dumps(value)):
-                raise ModelError(
-                    f"the checkpoint in {path.parent} was made with {key} = {state.get(key)}, not "
-                    f"{value}; resume with the same images and settings, or delete the folder to "
-                    "start again"
-                )
+        check_same_run(path, state, identity)
         for name, target in self._arrays().items():
             target[...] = arrays[name]
         self.step, self.history = state["step"], state["history"]
