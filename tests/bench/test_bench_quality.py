@@ -41,7 +41,7 @@ def test_pretraining_curve_and_table(pictures, narrow, tmp_path, monkeypatch):
     folder = tmp_path / "results" / "quality"
     told = json.loads((folder / "results.json").read_text())
     table, _, curve = told["tables"]
-    assert [row[0] for row in table["rows"]] == ["PCA-ITQ", "DDH"]
+    assert [row[0] for row in table["rows"]] == ["PCA-ITQ", "DDH, graded labels", "DDH"]
     minutes = [float(row[0]) for row in curve["rows"]]
     assert minutes == sorted(minutes)
     assert len(minutes) >= 4

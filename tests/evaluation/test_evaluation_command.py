@@ -74,7 +74,7 @@ def test_a_protocol_by_name_splits_encodes_and_scores(photos, monkeypatch, tmp_p
     monkeypatch.setattr(
         command,
         "split_by_name",
-        lambda name, labels, seed: per_class(labels, queries=1, training=2, seed=seed, k=7),
+        lambda name, labels, seed, parts: per_class(labels, queries=1, training=2, seed=seed, k=7),
     )
     words = ["-m", photos[2], "--protocol", "cifar10-10k-50k", "--data", tmp_path, "--json"]
     score = json.loads(run("evaluate", *words).stdout)["scores"]["expected"]

@@ -48,10 +48,8 @@ def test_the_service_works_on_every_engine(engine, tmp_path, monkeypatch):
         found = client.post("/search", json={"key": "new", "k": 1}).json()["results"]
         assert (found[0]["key"], found[0]["distance"]) == ("new", 0)
         assert sorted(client.get("/facets").json()["metadata"]["n"]) == [0, 1, 2, 3, 9]
-        groups = client.get("/duplicates?radius=0&limit=50").json()["groups"]
-        assert [[item["key"] for item in group["items"]] for group in groups] == [
-            [keys[i], keys[50 + i]] for i in range(10)
-        ]
+        found = client.get("/find", params={"text": "ü5", "folder": "folder 1"}).json()["items"]
+        assert [item["key"] for item in found] == [keys[i] for i in (5, 51, 53, 55, 57, 59)]
         assert client.delete("/items/new").status_code == 204
         assert client.get("/health").json()["rows"] == 60
     engine.drop(location)
