@@ -261,12 +261,12 @@ def test_a_training_that_helps_is_kept(monkeypatch):
 
 
 def test_labels_are_built_anew_before_every_epoch_of_a_network(monkeypatch):
-    from ddh.train import graphs
+    from ddh.train.graphs import Labelling
 
     monkeypatch.setattr("ddh.hashers.ddh.create", small_network("a file"))
     images, kind = kinds_of_pictures(90, 60)
-    built, build = [], graphs._build
-    monkeypatch.setattr(graphs, "_build", lambda *given: built.append(1) or build(*given))
+    built, build = [], Labelling.build
+    monkeypatch.setattr(Labelling, "build", lambda *given: built.append(1) or build(*given))
     fixed = {"bits": 8, "device": "cpu", "depth": "network", "refresh_labels": True}
     DDH(**fixed, epochs=2, network_epochs=3, keep_better=False).fit(images)
     assert len(built) == 3  # the first, and those of two epochs of the network

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,59 +37,48 @@ def shared_graphs(graphs: dict[Any, Graph]) -> Iterator[None]:
         _shared.reset(token)
 
 
-def shared(
-    features: NDArray[np.floating],
-    settings: Settings,
-    gpu: bool,
-    approximate: bool,
-    folder: Path | None,
-) -> Graph:
-    """S and its statistics, new or shared."""
-    graphs = _shared.get()
-    if graphs is None:
-        return _build(features, settings, gpu, approximate, folder)
-    names = ("k1", "k2", "centre", "normalize")
-    key = (arrays_digest(features), approximate, *(getattr(settings, name) for name in names))
-    if key not in graphs:
-        graphs[key] = _build(features, settings, gpu, approximate, folder)
-    return graphs[key]
+@dataclass(frozen=True)
+class Labelling:
+    """How S is built from features."""
 
+    settings: Settings
+    gpu: bool
+    approximate: bool
 
-def new_graph(
-    features: NDArray[np.floating], settings: Settings, gpu: bool, approximate: bool
-) -> sparse.csr_array:
-    """S of other features, for a run that goes on."""
-    return _build(features, settings, gpu, approximate, None)[0]
+    @property
+    def neighbourhoods(self) -> dict[str, Any]:
+        """The settings that S depends on."""
+        names = ("k1", "k2", "centre", "normalize")
+        return {name: getattr(self.settings, name) for name in names}
 
+    def build(self, features: NDArray[np.floating], folder: Path | None = None) -> Graph:
+        """S by Alg. 1 and its statistics; `folder` may take scratch files."""
+        values = l2_normalize(features) if self.settings.normalize else features
+        k1, k2, centre = self.settings.k1, self.settings.k2, self.settings.centre
+        report = None
+        if self.approximate:
+            graph, report = approximate_labels(values, k1, k2, centre=centre, folder=folder)
+        else:
+            device = "cuda" if self.gpu else None
+            graph = pairwise_labels(values, k1, k2, centre=centre, device=device)
+        return graph, statistics(graph, approximation=report).to_dict()
 
-def _build(
-    features: NDArray[np.floating],
-    settings: Settings,
-    gpu: bool,
-    approximate: bool,
-    folder: Path | None,
-) -> Graph:
-    values = l2_normalize(features) if settings.normalize else features
-    k1, k2, centre, report = settings.k1, settings.k2, settings.centre, None
-    if approximate:
-        graph, report = approximate_labels(values, k1, k2, centre=centre, folder=folder)
-    else:
-        device = "cuda" if gpu else None
-        graph = pairwise_labels(values, k1, k2, centre=centre, device=device)
-    return graph, statistics(graph, approximation=report).to_dict()
+    def shared(self, features: NDArray[np.floating], folder: Path | None) -> Graph:
+        """The same, new or shared."""
+        graphs = _shared.get()
+        if graphs is None:
+            return self.build(features, folder)
+        key = (arrays_digest(features), self.approximate, *self.neighbourhoods.values())
+        if key not in graphs:
+            graphs[key] = self.build(features, folder)
+        return graphs[key]
 
 
 def neighbourhood_graph(
-    features: NDArray[np.floating],
-    settings: Settings,
-    *,
-    gpu: bool,
-    approximate: bool,
-    saved: Path | None,
-    resume: bool,
-) -> tuple[sparse.csr_array, dict[str, Any]]:
-    """S by Alg. 1 (of several processes, the rows of this one) and its statistics, or from the
-    folder where an interrupted run left them."""
+    features: NDArray[np.floating], labelling: Labelling, *, saved: Path | None, resume: bool
+) -> Graph:
+    """S (of several processes, the rows of this one) and its statistics, or from the folder where
+    an interrupted run left them."""
     processes = current()
     if saved is None and not processes.is_single:
         raise InputError("several processes need a checkpoint_dir that all of them see")
@@ -103,7 +93,7 @@ def neighbourhood_graph(
         if saved is not None and resume and saved.is_file():
             graph, summary = read_graph(saved), read_json(saved.with_suffix(".json"))
         else:
-            graph, summary = shared(features, settings, gpu, approximate, folder)
+            graph, summary = labelling.shared(features, folder)
             if saved is not None:
                 write_atomic(saved.with_suffix(".json"), json.dumps(summary).encode())
                 with atomic_path(saved) as temporary, temporary.open("wb") as stream:

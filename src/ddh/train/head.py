@@ -19,7 +19,7 @@ from ddh.train.device import device_type
 from ddh.train.distributed import Shard, current
 from ddh.train.features import Pictures
 from ddh.train.graded import fit_graded, suits
-from ddh.train.graphs import neighbourhood_graph, new_graph, read_graph
+from ddh.train.graphs import Labelling, neighbourhood_graph, read_graph
 from ddh.train.identity import RunIdentity
 from ddh.train.linear import Similar, fit_linear, trains
 from ddh.train.settings import Depth, Settings
@@ -68,25 +68,18 @@ def fit_head(
         identity = identity or RunIdentity.of_arrays(features=features)
         sources = RunIdentity.of_arrays(labels=labels, label_features=label_features)
         identity = identity.with_values(approximate=approximate, **sources.values)
-    saved = None
+    saved, labelling = None, Labelling(settings, where == "cuda", approximate)
     S: Similar
     if labels is not None:
         S = label_groups(labels)
         degrees = S.degree()
         label_statistics = {"groups": len(S.sizes), "mean_degree": float(degrees.mean())}
     else:
-        names = ("k1", "k2", "centre", "normalize")
         if folder is not None and identity is not None:
-            of_labels = identity.with_values(**{name: getattr(settings, name) for name in names})
+            of_labels = identity.with_values(**labelling.neighbourhoods)
             saved = of_labels.path(folder, "graph", ".npz")
-        S, label_statistics = neighbourhood_graph(
-            features if label_features is None else label_features,
-            settings,
-            gpu=where == "cuda",
-            approximate=approximate,
-            saved=saved,
-            resume=resume,
-        )
+        source = features if label_features is None else label_features
+        S, label_statistics = neighbourhood_graph(source, labelling, saved=saved, resume=resume)
     start: HashingHead | None = None
     if (
         settings.targets == "graded"
@@ -118,7 +111,7 @@ def fit_head(
                     "refresh_labels builds S from the network's own features, in one process: it "
                     "takes no y and no other network for the labels"
                 )
-            return new_graph(now, settings, where == "cuda", approximate)
+            return labelling.build(now)[0]
 
         whole = saved is None or labels is not None or shard.processes.is_single
         layer = train_head(
