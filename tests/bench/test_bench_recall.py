@@ -110,7 +110,7 @@ def test_table_figures_and_page(results):
 
 
 def test_a_second_run_measures_nothing_again(results, digits, monkeypatch):
-    import ddh.bench.recall as bench
+    import ddh.bench.recall_measures as bench
 
     def refuse(*arguments):
         raise AssertionError("measured again")
