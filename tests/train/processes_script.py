@@ -124,6 +124,7 @@ def fits():
         "head, pairs of a batch": (DDH(**head, pairs="batch"), X, None),
         "head, labels": (DDH(**head, alpha=2.0), X, y),
         "last stage": (DDH(**deep, depth="last stage", keep_better=False), pictures(), None),
+        "last stage, watched": (DDH(**deep, depth="last stage"), pictures(), None),
         "network": (
             DDH(**deep | {"network_epochs": 0}, depth="network", lambda2=1e-3),
             pictures(),
@@ -133,12 +134,14 @@ def fits():
 
 
 def outcome(name, work):
-    """The curve and the outputs z of one fit; pictures are seen by the small network."""
+    """The curves and the outputs z of one fit; pictures are seen by the small network."""
     model, X, y = fits()[name]
     with patch.object(method, "create", narrow):
         model.fit(X, y, checkpoint_dir=work)
     z = model._outputs(X) if X.ndim == 2 else model.transform(X)
-    return [entry["loss"] for entry in model.history_], np.asarray(z, float)
+    names = ("loss", "precision", "stability")  # the last two where a network is watched
+    curves = [[entry.get(name, 0.0) for name in names] for entry in model.history_]
+    return curves, np.asarray(z, float)
 
 
 def main(folder: Path) -> None:

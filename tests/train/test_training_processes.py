@@ -64,6 +64,7 @@ def test_loss_and_gradient_over_shards_equal_the_dense_formula(together):
     assert max(errors.values()) < 1e-9
 
 
+@pytest.mark.filterwarnings("ignore:depth 'last stage' did not make the neighbours")
 @pytest.mark.parametrize("number", range(len(fits())), ids=list(fits()))
 def test_two_processes_learn_what_one_learns(together, number):
     curve, z = outcome(list(fits())[number], None)
