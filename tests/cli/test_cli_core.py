@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
-from ddh.cli import VERBS, cli
+from ddh.cli import VERBS, cli, main
 
 
 def run(*arguments, code=0):
@@ -149,7 +149,7 @@ def test_encode_resumes_and_refuses_another_models_work(pictures, model, tmp_pat
     assert not (tmp_path / "other.npz.work").exists()
 
 
-def test_errors_are_one_line_and_exit_code_2(tmp_path, pictures, model):
+def test_errors_are_one_line_and_exit_code_2(tmp_path, pictures, model, monkeypatch, capfd):
     for arguments, said in (
         (["fit", tmp_path, "-o", tmp_path / "m"], "no images"),
         (["fit", pictures, "-o", tmp_path / "m", "--k1", "50", "--size", "32"], "lower"),
@@ -157,13 +157,22 @@ def test_errors_are_one_line_and_exit_code_2(tmp_path, pictures, model):
         (["encode", pictures, "-m", model, "-o", tmp_path / "c.txt"], ".npz or .csv"),
         (["fit", tmp_path / "nothing", "-o", tmp_path / "m"], "does not exist"),
         (["fly"], "No such command"),
-        (["serch", "cat.jpg"], "Did you mean `python -m ddh search`"),
         (["fit", pictures, "-o", tmp_path / "m", "--device", "cuda:77"], "cannot be used"),
     ):
-        done = ddh(*arguments)
-        assert done.returncode == 2, (arguments, done.stderr)
-        assert said in done.stderr
-        assert "Traceback" not in done.stderr
+        monkeypatch.setattr("sys.argv", ["ddh", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        errors = capfd.readouterr().err
+        assert end.value.code == 2, (arguments, errors)
+        assert said in errors
+        assert "Traceback" not in errors
+
+
+def test_a_mistyped_command_as_a_user_sees_it():
+    done = ddh("serch", "cat.jpg")
+    assert done.returncode == 2
+    assert "Did you mean `python -m ddh search`" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_interrupt_ends_with_130_and_can_be_resumed(tmp_path):
