@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ddh.duplicates.results import Duplicates, Group
 from ddh.index import Index
-from ddh.index.base import PAGE_SETTING
+from ddh.index.header import PAGE_SETTING
 
 SETTING = f"{PAGE_SETTING}not_duplicates"
 DIGITS = 12  # of each digest: enough to tell the pictures of a collection apart

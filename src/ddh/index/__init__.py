@@ -16,7 +16,8 @@ from importlib import import_module
 from pathlib import Path
 
 from ddh._core.errors import MissingDependency
-from ddh.index.base import BIT_ORDER, Index, IndexNotFound, OpenOptions
+from ddh.index.base import Index
+from ddh.index.header import BIT_ORDER, IndexNotFound, OpenOptions
 from ddh.index.rows import FileStamp, Hit, IndexInfo, Row, Written
 
 __all__ = [

@@ -17,7 +17,8 @@ import numpy as np
 from ddh._core.atomic import atomic_path, write_atomic
 from ddh._core.errors import InputError, optional
 from ddh.codes import code_bytes
-from ddh.index.base import BIT_ORDER, Index
+from ddh.index.base import Index
+from ddh.index.header import BIT_ORDER
 from ddh.index.rows import Row, bit_strings, key_digest
 
 if TYPE_CHECKING:

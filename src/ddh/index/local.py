@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from ddh._core.errors import DDHError, InputError
 from ddh.codes import Neighbours, code_bytes
 from ddh.index import local_store, scan
-from ddh.index.base import Index, IndexHeader, OpenOptions
+from ddh.index.base import Index
 from ddh.index.features import Stored
 from ddh.index.filters import Filter, Scalar
+from ddh.index.header import IndexHeader, OpenOptions
 from ddh.index.local_store import ROWS_NAME, LocalStore, Snapshot, Write, connect, plain_errors
 from ddh.index.ranking import Ranking, Scores, as_optional
 from ddh.index.rows import Codes, Columns, Hit, Row, read_metadata, read_stamp

@@ -20,9 +20,10 @@ from pymilvus import MilvusClient
 from ddh._core.errors import DDHError
 from ddh.codes import search, search_radius
 from ddh.index import milvus_database as database
-from ddh.index.base import Index, IndexHeader, OpenOptions
+from ddh.index.base import Index
 from ddh.index.features import Stored
 from ddh.index.filters import Filter, make_filter
+from ddh.index.header import IndexHeader, OpenOptions
 from ddh.index.location import split_name, without_password
 from ddh.index.rows import Codes, Columns, Hit, Row, key_digest
 

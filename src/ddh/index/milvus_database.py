@@ -18,9 +18,9 @@ from pymilvus.exceptions import ConnectError, MilvusException, MilvusUnavailable
 
 from ddh._core.errors import DDHError, InputError, MissingDependency
 from ddh.codes import code_bytes
-from ddh.index.base import IndexHeader
 from ddh.index.connection import Connection
 from ddh.index.filters import Filter, Scalar
+from ddh.index.header import IndexHeader
 from ddh.index.rows import MAX_TEXT_BYTES, Columns, FileStamp, Row, key_digest, read_metadata
 
 RPC_ATTEMPTS = 3

@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from psycopg.sql import SQL, Composable, Composed, Literal
 
 from ddh._core.errors import DDHError
-from ddh.index.base import Index, IndexHeader, OpenOptions
+from ddh.index.base import Index
 from ddh.index.features import Stored
 from ddh.index.filters import Filter
+from ddh.index.header import IndexHeader, OpenOptions
 from ddh.index.location import split_name, without_password
 from ddh.index.postgres_database import Database, PostgresConnection, Tables, packed_bits
 from ddh.index.rows import Codes, Columns, Hit, Row, bit_strings, read_stamp, recoded

@@ -9,8 +9,8 @@ import psycopg
 from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
 from ddh.codes import code_bytes
-from ddh.index.base import IndexHeader
 from ddh.index.connection import Connection, Result
+from ddh.index.header import IndexHeader
 from ddh.index.rows import Codes
 
 Database = psycopg.Connection[Any]

@@ -10,8 +10,8 @@ from typing import Any
 
 from ddh._core.errors import DDHError, InputError
 from ddh.index import Index
-from ddh.index.base import PAGE_SETTING
 from ddh.index.features import SETTING_CHARACTERS as PART
+from ddh.index.header import PAGE_SETTING
 from ddh.serve.names import folded
 
 TAGS, SEARCHES = f"{PAGE_SETTING}tags", f"{PAGE_SETTING}searches"
