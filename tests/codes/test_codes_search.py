@@ -284,13 +284,49 @@ def test_every_row_is_the_complement_of_the_query(name, width, queries, monkeypa
 def test_queries_that_do_not_fill_a_table_are_scanned_where_that_is_faster(
     monkeypatch, fewest, queries, by_tables
 ):
+    expected = [(slice(0, by_tables), True), (slice(by_tables, queries), False)]
+    found = ways(monkeypatch, (64, True), fewest, queries)
+    assert found == [(part, way) for part, way in expected if part.stop > part.start]
+
+
+def test_queries_that_are_answered_together_at_any_number(monkeypatch):
+    for queries in (40, 64, 100, 600):
+        assert ways(monkeypatch, (64, False), 40, queries) == [(slice(0, queries), True)]
+    assert ways(monkeypatch, (64, False), 40, 39) == [(slice(0, 39), False)]
+    assert ways(monkeypatch, (0, True), 40, 300) == [(slice(0, 300), False)]
+
+
+def ways(monkeypatch, groups, fewest, queries):
     kernel_native = pytest.importorskip("ddh.codes.kernel_native")
-    monkeypatch.setattr(kernel_native, "_fewest_for_tables", lambda variant, width: fewest)
+    monkeypatch.setattr(kernel_native._hamming, "groups", lambda variant, width: groups)
+    monkeypatch.setattr(kernel_native, "_fewest_together", lambda variant, width: fewest)
     monkeypatch.setattr(kernel_native, "_TRIAL_PAIRS", 1)
     kernel = kernel_native.NativeKernel(kernel_native.VARIANTS[0])
-    ways = kernel._ways(queries, np.zeros((10, 8), np.uint8))
-    if kernel.variant == "plain":
-        by_tables = 0
-    expected = [(slice(0, by_tables), True), (slice(by_tables, queries), False)]
-    assert ways == [(part, way) for part, way in expected if part.stop > part.start]
-    assert kernel._ways(queries, np.zeros((10, 33), np.uint8)) == [(slice(0, queries), False)]
+    return kernel._ways(queries, np.zeros((10, 8), np.uint8))
+
+
+@pytest.mark.parametrize("name", [name for name in KERNELS if name.startswith("avx512")])
+@pytest.mark.parametrize("width", [1, 2, 3, 4, 7, 8, 12, 16, 25, 32, 33, 64, 200, 512])
+def test_planes_of_bits(name, width, monkeypatch):
+    """Blocks of 512 rows and what is left of one; more queries than are held at once; queries with
+    many copies, with none, and on the other side of the cube."""
+    monkeypatch.setenv("DDH_KERNEL", name)
+    rng = np.random.default_rng(width)
+    database = rng.integers(0, 256, (2200, width), dtype=np.uint8)
+    database[rng.random(2200) < 0.3] = database[5]
+    queries = rng.integers(0, 256, (560, width), dtype=np.uint8)
+    queries[:200] = database[:200] ^ np.packbits(rng.random((200, 8 * width)) < 0.02, axis=1)
+    queries[200:300] = ~database[:100]
+    expected = matrix_distances(queries, database)
+    order = oracle_order(expected)
+    for rows in (2200, 512, 2048 + 127, 2048 + 128):
+        kept = order[order < rows].reshape(len(queries), rows)
+        found = codes.search(queries, database[:rows], 30, threads=1)
+        np.testing.assert_array_equal(found.indices, kept[:, :30])
+        true = np.take_along_axis(expected, kept[:, :30], 1)
+        np.testing.assert_array_equal(found.distances, true)
+    within = codes.search_radius(queries, database, 3 * width)
+    assert len(within.indices) == (expected <= 3 * width).sum()
+    for query in (0, 150, 250, 559):
+        near = order[query][expected[query][order[query]] <= 3 * width]
+        np.testing.assert_array_equal(within[query].indices, near)

@@ -1,13 +1,15 @@
 /* Search over packed codes: the native kernel of ddh.codes. _asymmetric.h says how rows are ranked
    by the real-valued outputs of a query; the rest is Hamming search.
 
-   Three ways to find the rows near a query, all exact:
+   Four ways to find the rows near a query, all exact:
 
    rows     XOR and popcount, one query against a tile of rows that stays in the first cache.
    tables   For many queries at once. For each byte position and each of the 256 values of a
             row's byte, a line of the table holds the distance of that byte to the same byte of
             64 or 128 queries, two queries to a byte of the line. A row's distances to all
             those queries are then a few loads and additions, less than XOR and popcount cost.
+   planes   The same for processors with logic of three inputs: rows are turned into planes of
+            bits, and full adders sum up the distances of 512 rows at once. See _hamming_planes.h.
    buckets  Multi-index hashing (Norouzi, Punjani and Fleet, CVPR 2012): rows are sorted by
             each of m substrings; by the pigeonhole principle a row at distance m * r + t or
             less is within r of the query in one of the substrings 0..t, or within r - 1 in
@@ -60,6 +62,23 @@ static PyObject *py_variants(PyObject *self, PyObject *none) {
         Py_XDECREF(name);
     }
     return names;
+}
+
+PyDoc_STRVAR(groups_doc,
+             "groups(variant, width)\n--\n\n"
+             "How many queries are answered together, and whether fewer take as long as so many;\n"
+             "0: none are.");
+
+static PyObject *py_groups(PyObject *self, PyObject *args) {
+    const char *name;
+    Py_ssize_t width;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "sn", &name, &width)) return NULL;
+    const Variant *variant = variant_named(name);
+    if (!variant || !check(width >= 1 && width <= MAX_TABLES, "width")) return NULL;
+    if (variant->planes) return Py_BuildValue("iO", PLANE_QUERIES, Py_False);
+    int size = variant->tables[0] && width <= 32 ? 2 * (int)line_bytes((size_t)width) : 0;
+    return Py_BuildValue("iO", size, Py_True);
 }
 
 /* Sorted answers of any length as (counts int64, distances int32, indices int64), in bytes. */
@@ -115,7 +134,7 @@ static int set_codes(Call *c, Py_buffer *queries, Py_buffer *rows, Py_ssize_t wi
 
 PyDoc_STRVAR(top_k_doc,
              "top_k(variant, tables, queries, rows, width, k, distances, indices)\n--\n\n"
-             "The k nearest rows of each query, by tables of the queries or by rows.");
+             "The k nearest rows of each query, by tables (or planes) for many queries or by rows.");
 
 static PyObject *py_top_k(PyObject *self, PyObject *args) {
     const char *variant;
@@ -564,6 +583,7 @@ static PyObject *py_count_ones(PyObject *self, PyObject *args) {
 
 static PyMethodDef METHODS[] = {
     {"variants", py_variants, METH_NOARGS, "Names of the instruction sets that run here, best first."},
+    {"groups", py_groups, METH_VARARGS, groups_doc},
     {"top_k", py_top_k, METH_VARARGS, top_k_doc},
     {"within", py_within, METH_VARARGS, within_doc},
     {"index_search", py_index_search, METH_VARARGS, index_search_doc},

@@ -326,3 +326,47 @@ static void fill_table(Group *g) {
         }
     }
 }
+
+/* ------------------------------------------------------------------ planes for many queries */
+
+#define PLANE 64                     /* bytes: a block has 512 rows */
+#define BLOCK_ROWS (8 * PLANE)
+#define PLANE_QUERIES 512            /* whose sums are held at once */
+#define MAX_PLANES 14                /* of a sum, which is below 2 * ANY_DISTANCE */
+#define TRIPLES(word) ((word) / 2 - 1) /* of planes that are added up, until two are left */
+#define LOOKUPS (TRIPLES(64) + 2)
+#define TABLE_PLANES (8 * TRIPLES(64) + 4)
+
+typedef struct {
+    const uint8_t *queries; /* padded */
+    size_t count, width;    /* width: padded */
+    size_t words;           /* of a code: of 64 bits, or of all where there are fewer */
+    int depth;              /* planes of a sum, the last of which says "too far" */
+    Answer *answers;
+    size_t left;                               /* queries that a block is not too far from yet */
+    uint16_t active[PLANE_QUERIES];            /* which those are */
+    int32_t starts[PLANE_QUERIES][MAX_PLANES]; /* what sums start from, see start_planes */
+    uint16_t *lookups;                         /* of each query, word after word */
+    uint8_t *planes, *table, *waiting;         /* waiting: sums of the words so far */
+} Planes;
+
+/* Sums start at 2^(depth - 1) - accept, so that the last plane says "too far". */
+static void start_planes(Planes *g, size_t query) {
+    uint32_t start = ((uint32_t)1 << (g->depth - 1)) - g->answers[query].accept;
+    for (int p = 0; p < g->depth; p++) g->starts[query][p] = start >> p & 1 ? -1 : 0;
+}
+
+/* Where in the table of a word a query finds the carry of each three planes, and the two that
+   are left: planes are taken from the front of a queue, and their sum goes to its end. */
+static void plane_lookups(uint64_t query, int word, uint16_t *lookups) {
+    uint8_t bits[64 + TRIPLES(64)];
+    const int triples = TRIPLES(word);
+    for (int i = 0; i < word; i++) bits[i] = query >> i & 1;
+    for (int t = 0; t < triples; t++) {
+        const uint8_t *three = bits + 3 * t;
+        bits[word + t] = three[0] ^ three[1] ^ three[2];
+        lookups[t] = (uint16_t)((8 * t + 4 * three[0] + 2 * three[1] + three[2]) * PLANE);
+    }
+    for (int i = 0; i < 2; i++)
+        lookups[triples + i] = (uint16_t)((8 * triples + 2 * i + bits[3 * triples + i]) * PLANE);
+}

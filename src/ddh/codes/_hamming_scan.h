@@ -6,6 +6,7 @@
 typedef void (*RowsFunction)(const uint8_t *query, const uint8_t *rows, size_t n, size_t width,
                              size_t first, size_t before, Answer *answer);
 typedef void (*TablesFunction)(Group *group, const uint8_t *rows, size_t n, size_t first);
+typedef void (*PlanesFunction)(Planes *group, const uint8_t *rows, size_t n, size_t first);
 typedef void (*LookUpFunction)(const Probe *probe, size_t from, size_t to, Answer *answer);
 typedef void (*DistancesFunction)(const uint8_t *query, const uint8_t *rows, size_t n,
                                   size_t width, uint16_t *distances);
@@ -14,14 +15,16 @@ typedef struct {
     const char *name;
     RowsFunction rows[6];
     TablesFunction tables[4]; /* 2, 4 and 8 bytes, and more of them in slices */
+    PlanesFunction planes;
     LookUpFunction look_up;
     DistancesFunction distances;
     uint64_t (*ones_of_blocks)(const uint8_t *bytes, size_t blocks);
 } Variant;
 
-#define VARIANT(name, isa, ...) \
+#define VARIANT(name, isa, planes, ...) \
     {#name, {rows_2_##isa, rows_4_##isa, rows_8_##isa, rows_16_##isa, rows_32_##isa, \
-            rows_wide_##isa}, {__VA_ARGS__}, look_up_##isa, distances_##isa, ones_of_blocks_##isa}
+            rows_wide_##isa}, {__VA_ARGS__}, planes, look_up_##isa, distances_##isa, \
+     ones_of_blocks_##isa}
 #define TABLES(isa) tables_2_##isa, tables_4_##isa, tables_8_##isa, tables_sliced_##isa
 #define NO_TABLES NULL, NULL, NULL, NULL
 
@@ -45,7 +48,7 @@ typedef struct {
 
 #define ISA avx512
 #define ISA_AVX512
-#define ISA_VECTOR 32
+#define ISA_VECTOR 0 /* planes instead */
 #define ISA_BLOCK 64
 #define TARGET \
     __attribute__((target("avx512f,avx512bw,avx512vl,avx512vpopcntdq,avx512bitalg,avx2,popcnt")))
@@ -59,6 +62,10 @@ typedef struct {
 #define TARGET __attribute__((target("avx2,popcnt")))
 #include "_hamming_isa.h"
 #undef ISA_AVX2
+
+#define TARGET __attribute__((target("avx512f,avx2,popcnt")))
+#include "_hamming_planes.h"
+#undef TARGET
 
 #endif
 
@@ -76,13 +83,13 @@ typedef struct {
 
 static const Variant VARIANTS[] = {
 #if defined(HAVE_NEON)
-    VARIANT(neon, neon, TABLES(neon)),
+    VARIANT(neon, neon, NULL, TABLES(neon)),
 #elif defined(HAVE_X86)
-    VARIANT(avx512, avx512, TABLES(avx512)),
-    VARIANT(avx512bw, avx2, TABLES(avx2)), /* without popcounts: for asymmetric search only */
-    VARIANT(avx2, avx2, TABLES(avx2)),
+    VARIANT(avx512, avx512, scan_block, NO_TABLES),
+    VARIANT(avx512bw, avx2, scan_block, NO_TABLES), /* without popcounts */
+    VARIANT(avx2, avx2, NULL, TABLES(avx2)),
 #endif
-    VARIANT(plain, plain, NO_TABLES),
+    VARIANT(plain, plain, NULL, NO_TABLES),
 };
 #define VARIANT_COUNT ((int)(sizeof VARIANTS / sizeof *VARIANTS))
 
@@ -106,7 +113,7 @@ static int runs_here(const Variant *variant) {
 
 /* ------------------------------------------------------------------ one call: many answers */
 
-#define GROUP 128         /* queries that are answered at once */
+#define GROUP 128         /* queries that are answered at once, unless by planes */
 #define PLACED_SHARE 64   /* more rows than one of so many: not worth turning any away */
 #define SAMPLE_SHARE 256  /* one row of so many tells how near the k nearest will be */
 #define SAMPLE_LEAST 4    /* rows of the sample that must be nearer than a guess */
@@ -252,6 +259,57 @@ static int scan_tables(Call *c) {
     return memory != NULL;
 }
 
+/* All rows against the queries of one group; the first rows by themselves, because limits fall
+   fast there. `last`: room for a block. */
+static void scan_blocks(Call *c, Planes *g, uint8_t *last) {
+    RowsFunction by_row = c->variant->rows[width_class(c->width)];
+    for (size_t first = 0, n; first < c->n; first += n) {
+        n = c->n - first < BLOCK_ROWS ? c->n - first : BLOCK_ROWS;
+        const uint8_t *rows = tile_at(c, first, n);
+        if (!first || n < BLOCK_ROWS / 4) {
+            for (size_t i = 0; i < g->count; i++) {
+                by_row(g->queries + i * g->width, rows, n, g->width, first, 0, &g->answers[i]);
+                start_planes(g, i);
+            }
+        } else {
+            if (n < BLOCK_ROWS) rows = memcpy(last, rows, n * g->width);
+            c->variant->planes(g, rows, n, first);
+        }
+    }
+}
+
+static int scan_planes(Call *c) {
+    Planes *g = calloc(1, sizeof *g);
+    if (!g) return 0;
+    const size_t room = c->count < PLANE_QUERIES ? c->count : PLANE_QUERIES;
+    g->width = padded_width(c->width);
+    g->words = (g->width + 7) / 8;
+    for (g->depth = 6; (size_t)1 << g->depth <= 16 * g->width;) g->depth++;
+    const size_t planes = 64 + TRIPLES(64) + TABLE_PLANES + room * (size_t)g->depth;
+    uint8_t *memory = malloc(planes * PLANE + 63), *last = calloc(BLOCK_ROWS, g->width);
+    g->lookups = malloc(g->words * room * LOOKUPS * sizeof *g->lookups);
+    g->planes = (uint8_t *)(((uintptr_t)memory + 63) & ~(uintptr_t)63); /* lines of the cache */
+    g->table = g->planes + (64 + TRIPLES(64)) * PLANE;
+    g->waiting = g->table + TABLE_PLANES * PLANE;
+    const int done = memory && last && g->lookups;
+    for (size_t from = 0; done && from < c->count; from += room) {
+        g->queries = call_queries(c) + from * g->width;
+        g->count = c->count - from < room ? c->count - from : room;
+        g->answers = c->answers + from;
+        for (size_t i = 0; i < g->words * g->count; i++) {
+            size_t at = i / g->count * 8, bytes = g->width - at < 8 ? g->width - at : 8;
+            uint64_t word = bytes_at(g->queries + i % g->count * g->width + at, bytes);
+            plane_lookups(word, g->width < 8 ? (int)(8 * g->width) : 64, g->lookups + i * LOOKUPS);
+        }
+        scan_blocks(c, g, last);
+    }
+    free(g->lookups);
+    free(last);
+    free(memory);
+    free(g);
+    return done;
+}
+
 /* Why the first answer that failed did; 0: none. */
 static int any_failed(const Call *c) {
     for (size_t i = 0; i < c->count; i++)
@@ -282,6 +340,7 @@ static void write_nearest(Call *c, size_t k, int32_t *distances, int64_t *indice
 }
 
 static int scan_all(Call *c, int tables) {
+    if (tables && c->variant->planes) return scan_planes(c);
     if (tables && c->width <= 32 && c->variant->tables[0]) return scan_tables(c);
     scan_rows(c, 0, c->count);
     return 1;
@@ -356,7 +415,8 @@ static int scan(Call *c, int tables) {
 /* The k nearest rows of all queries, a group of them after the other. 0: out of memory. */
 static int scan_for_nearest(Call *c, int tables, const uint8_t *queries, size_t count, size_t k,
                             int32_t *distances, int64_t *indices) {
-    size_t room = count < GROUP ? count : GROUP;
+    size_t most = tables && c->variant->planes ? PLANE_QUERIES : GROUP;
+    size_t room = count < most ? count : most;
     if (k > c->n / PLACED_SHARE) return place_all(c, queries, count, k, distances, indices);
     if (!open_call(c, room, k)) return 0;
     for (size_t from = 0; from < count; from += room) {

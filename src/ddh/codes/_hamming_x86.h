@@ -188,6 +188,7 @@ NEAR(32, 8, ORDER(0, 2, 1, 3, 4, 6, 5, 7))
 #undef LANES_VECTOR
 #undef ANY_AT_MOST
 
+#if ISA_VECTOR
 typedef __m256i NAME(Vector);
 #define LOAD(address) _mm256_loadu_si256((const __m256i *)(address))
 #define STORE(address, x) _mm256_storeu_si256((__m256i *)(address), x)
@@ -200,3 +201,4 @@ typedef __m256i NAME(Vector);
 #define ADD_HIGH(sum, x) _mm256_add_epi8(sum, HIGH(x))
 #define AND(a, b) _mm256_and_si256(a, b)
 #define ALL_TOP_BITS(x) (_mm256_movemask_epi8(x) == -1)
+#endif

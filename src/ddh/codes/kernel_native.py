@@ -15,15 +15,15 @@ from ddh.codes import _hamming
 from ddh.codes.inputs import Codes, Values
 from ddh.codes.kernels import Found, Neighbours, ScoredNeighbours
 
-if not hasattr(_hamming, "bucket_pairs"):
+if not hasattr(_hamming, "groups"):
     raise ImportError("its extension was built from an older source: install ddh again")
 
 VARIANTS: list[str] = _hamming.variants()
 
-_TABLE_BYTES = 32  # the longest code that has tables
-_TRIAL_BYTES, _TRIAL_QUERIES, _TRIALS = 1 << 22, 8, 3
+_TRIAL_BYTES, _TRIAL_QUERIES, _TRIAL_MOST, _TRIALS = 1 << 22, 8, 128, 3
 _TRIAL_PAIRS = 1 << 23  # fewer pairs of queries and rows are not worth a trial
-_USUAL_QUERIES = 32  # for which tables are faster, where nothing was measured
+_USUAL_QUERIES = 32  # that are answered together, where nothing was measured
+_GROUP = 128  # queries of a piece of work, where the kernel answers each by itself
 _SHARD_BYTES = 8 << 20  # compared: fewer are not worth a thread of their own
 _PIECE_PAIRS = 1 << 30  # of queries and rows in one piece of work: some tenths of a second
 _MOST_ROWS = 1 << 31  # of one call: indices have 32 bits there
@@ -34,37 +34,43 @@ _clock = thread_time if get_clock_info("thread_time").resolution <= 1e-6 else pe
 Answer = TypeVar("Answer", Neighbours, ScoredNeighbours)
 
 
-def _group(width: int) -> int:
-    """Queries that share one table."""
-    return 128 if width <= 4 else 64
+def _group(variant: str, width: int) -> int:
+    """Queries that are answered together, or that make a piece of work."""
+    return _hamming.groups(variant, width)[0] or _GROUP
 
 
 @lru_cache
-def _fewest_for_tables(variant: str, width: int) -> int:
-    """The number of queries whose row scan takes as long as tables of a group: a short trial.
+def _fewest_together(variant: str, width: int) -> int:
+    """From how many queries on it is faster to answer them together: a short trial.
 
-    More than a group of them: tables are of no use here.
+    More than a group of them: never.
     """
     rng = np.random.default_rng(0)
     rows = rng.integers(0, 256, (_TRIAL_BYTES // width, width), dtype=np.uint8)
-    others = rng.integers(0, 256, (_group(width), width), dtype=np.uint8)
+    group, whole = _hamming.groups(variant, width)
+    few, many = _TRIAL_QUERIES, min(group, _TRIAL_MOST)
+    others = rng.integers(0, 256, (many, width), dtype=np.uint8)
 
-    def seconds(queries: int, tables: bool) -> float:
+    def seconds(queries: int, together: bool) -> float:
         asked, answer = others[:queries], Neighbours.empty(queries, 1)
         times = []
         for _ in range(_TRIALS):
             start = _clock()
-            _hamming.top_k(variant, tables, asked, rows, width, 1, *answer)
+            _hamming.top_k(variant, together, asked, rows, width, 1, *answer)
             times.append(_clock() - start)
         return min(times)
 
-    each = seconds(_TRIAL_QUERIES, False) / _TRIAL_QUERIES
-    return max(_TRIAL_QUERIES, round(seconds(_group(width), True) / each))
+    each, all_of_them = seconds(few, False) / few, seconds(many, True)
+    more = 0.0 if whole else (all_of_them - seconds(few, True)) / (many - few)
+    if each <= more:
+        return group + 1
+    return max(few, round((all_of_them - many * more) / (each - more)))
 
 
-def _work(queries: int, database: Codes, threads: int) -> tuple[list[slice], list[slice]]:
+def _work(
+    queries: int, group: int, database: Codes, threads: int
+) -> tuple[list[slice], list[slice]]:
     """Pieces of the queries, small enough that Ctrl-C need not wait, and shards of the rows."""
-    group = _group(database.shape[1])
     shards = max(1, -(-len(database) // _MOST_ROWS))
     if queries <= group * (threads - 1):
         shards = max(shards, min(threads, queries * database.nbytes // _SHARD_BYTES))
@@ -78,12 +84,13 @@ def _nearest(
     kind: type[Answer],
     top_k: Callable[..., None],
     queries: int,
+    group: int,
     database: Codes,
     k: int,
     threads: int,
 ) -> Answer:
     """The k nearest rows; `top_k(group, rows, k, column, indices)` fills in a group's answers."""
-    groups, shards = _work(queries, database, threads)
+    groups, shards = _work(queries, group, database, threads)
     answers = [kind.empty(queries, min(k, s.stop - s.start)) for s in shards]
 
     def nearest(piece: tuple[slice, tuple[slice, Answer]]) -> None:
@@ -104,18 +111,16 @@ class NativeKernel:
         self.variant = variant
 
     def _ways(self, queries: int, database: Codes) -> list[tuple[slice, bool]]:
-        """Which queries are answered by tables (True) and which by a scan of the rows."""
+        """Which queries are answered together (True) and which by a scan for each."""
         width = database.shape[1]
-        if width > _TABLE_BYTES or self.variant == "plain":
-            return [(slice(0, queries), False)]
+        group, whole = _hamming.groups(self.variant, width)
         fewest = _USUAL_QUERIES
-        if queries >= _TRIAL_QUERIES and queries * len(database) >= _TRIAL_PAIRS:
-            fewest = _fewest_for_tables(self.variant, width)
-        group = _group(width)
-        rest = queries % group
-        by_tables = 0 if fewest > group else queries - rest if rest < fewest else queries
-        parts = [(slice(0, by_tables), True), (slice(by_tables, queries), False)]
-        return [(part, tables) for part, tables in parts if part.stop > part.start]
+        if group and queries >= _TRIAL_QUERIES and queries * len(database) >= _TRIAL_PAIRS:
+            fewest = _fewest_together(self.variant, width)
+        rest = queries % group if group and whole else queries
+        together = 0 if fewest > group else queries - rest if rest < fewest else queries
+        parts = [(slice(0, together), True), (slice(together, queries), False)]
+        return [(part, way) for part, way in parts if part.stop > part.start]
 
     def hamming(self, a: Codes, b: Codes) -> NDArray[np.int32]:
         """All distances between the rows of `a` and those of `b`."""
@@ -129,11 +134,12 @@ class NativeKernel:
         def top_k(group: slice, rows: Codes, *result: Any) -> None:
             count, width = group.stop - group.start, queries.shape[1]
             k, column, indices = result
-            for part, tables in self._ways(count, database):
+            for part, together in self._ways(count, database):
                 asked, answer = queries[group][part], (column[part], indices[part])
-                _hamming.top_k(self.variant, tables, asked, rows, width, k, *answer)
+                _hamming.top_k(self.variant, together, asked, rows, width, k, *answer)
 
-        return _nearest(Neighbours, top_k, len(queries), database, k, threads)
+        group = _group(self.variant, queries.shape[1])
+        return _nearest(Neighbours, top_k, len(queries), group, database, k, threads)
 
     def search_asymmetric(
         self, values: Values, database: Codes, k: int, threads: int
@@ -143,7 +149,7 @@ class NativeKernel:
         def rank(group: slice, rows: Codes, *result: Any) -> None:
             _hamming.rank(self.variant, values[group], rows, rows.shape[1], *result)
 
-        return _nearest(ScoredNeighbours, rank, len(values), database, k, threads)
+        return _nearest(ScoredNeighbours, rank, len(values), _GROUP, database, k, threads)
 
     def asymmetric_scores(self, values: Values, codes: Codes) -> NDArray[np.float64]:
         """Scores (q, n) of rows (n, bytes), or of those each query has of its own (q, n, bytes)."""
@@ -153,13 +159,14 @@ class NativeKernel:
 
     def search_radius(self, queries: Codes, database: Codes, radius: int, threads: int) -> Found:
         """Limits, distances and indices of the rows within `radius` of each query."""
-        groups, shards = _work(len(queries), database, threads)
+        size = _group(self.variant, queries.shape[1])
+        groups, shards = _work(len(queries), size, database, threads)
         pieces = list(product(groups, shards))
 
         def within(piece: tuple[slice, slice]) -> Found:
             group, shard = queries[piece[0]], piece[1]
-            tables = self._ways(len(group), database)[0][1]
-            options = tables, group, database[shard], group.shape[1], radius
+            together = self._ways(len(group), database)[0][1]
+            options = together, group, database[shard], group.shape[1], radius
             counts, distances, indices = self.found(_hamming.within, *options)
             return counts, distances, indices + shard.start
 
