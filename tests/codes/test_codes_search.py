@@ -298,7 +298,7 @@ def test_queries_that_are_answered_together_at_any_number(monkeypatch):
 
 def ways(monkeypatch, groups, fewest, queries):
     kernel_native = pytest.importorskip("ddh.codes.kernel_native")
-    monkeypatch.setattr(kernel_native._hamming, "groups", lambda variant, width: groups)
+    monkeypatch.setattr(kernel_native, "_groups", lambda variant, width: groups)
     monkeypatch.setattr(kernel_native, "_fewest_together", lambda variant, width: fewest)
     monkeypatch.setattr(kernel_native, "_TRIAL_PAIRS", 1)
     kernel = kernel_native.NativeKernel(kernel_native.VARIANTS[0])

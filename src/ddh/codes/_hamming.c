@@ -64,23 +64,6 @@ static PyObject *py_variants(PyObject *self, PyObject *none) {
     return names;
 }
 
-PyDoc_STRVAR(groups_doc,
-             "groups(variant, width)\n--\n\n"
-             "How many queries are answered together, and whether fewer take as long as so many;\n"
-             "0: none are.");
-
-static PyObject *py_groups(PyObject *self, PyObject *args) {
-    const char *name;
-    Py_ssize_t width;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "sn", &name, &width)) return NULL;
-    const Variant *variant = variant_named(name);
-    if (!variant || !check(width >= 1 && width <= MAX_TABLES, "width")) return NULL;
-    if (variant->planes) return Py_BuildValue("iO", PLANE_QUERIES, Py_False);
-    int size = variant->tables[0] && width <= 32 ? 2 * (int)line_bytes((size_t)width) : 0;
-    return Py_BuildValue("iO", size, Py_True);
-}
-
 /* Sorted answers of any length as (counts int64, distances int32, indices int64), in bytes. */
 static PyObject *found_in_radius(Call *c) {
     size_t total = 0, most = 0;
@@ -583,7 +566,6 @@ static PyObject *py_count_ones(PyObject *self, PyObject *args) {
 
 static PyMethodDef METHODS[] = {
     {"variants", py_variants, METH_NOARGS, "Names of the instruction sets that run here, best first."},
-    {"groups", py_groups, METH_VARARGS, groups_doc},
     {"top_k", py_top_k, METH_VARARGS, top_k_doc},
     {"within", py_within, METH_VARARGS, within_doc},
     {"index_search", py_index_search, METH_VARARGS, index_search_doc},

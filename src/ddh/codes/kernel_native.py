@@ -15,11 +15,16 @@ from ddh.codes import _hamming
 from ddh.codes.inputs import Codes, Values
 from ddh.codes.kernels import Found, Neighbours, ScoredNeighbours
 
-if not hasattr(_hamming, "groups"):
+if not hasattr(_hamming, "bucket_pairs"):
     raise ImportError("its extension was built from an older source: install ddh again")
 
 VARIANTS: list[str] = _hamming.variants()
 
+_TABLE_BYTES = 32  # the longest code that has tables
+_PLANES, _PLANE_QUERIES = (
+    ("avx512", "avx512bw"),
+    512,
+)  # that add up planes of bits, and for how many
 _TRIAL_BYTES, _TRIAL_QUERIES, _TRIAL_MOST, _TRIALS = 1 << 22, 8, 128, 3
 _TRIAL_PAIRS = 1 << 23  # fewer pairs of queries and rows are not worth a trial
 _USUAL_QUERIES = 32  # that are answered together, where nothing was measured
@@ -34,9 +39,17 @@ _clock = thread_time if get_clock_info("thread_time").resolution <= 1e-6 else pe
 Answer = TypeVar("Answer", Neighbours, ScoredNeighbours)
 
 
+def _groups(variant: str, width: int) -> tuple[int, bool]:
+    """How many queries are answered together (0: none), and whether fewer take as long."""
+    if variant in _PLANES:
+        return _PLANE_QUERIES, False
+    tables = width <= _TABLE_BYTES and variant != "plain"
+    return (128 if width <= 4 else 64) if tables else 0, True
+
+
 def _group(variant: str, width: int) -> int:
     """Queries that are answered together, or that make a piece of work."""
-    return _hamming.groups(variant, width)[0] or _GROUP
+    return _groups(variant, width)[0] or _GROUP
 
 
 @lru_cache
@@ -47,7 +60,7 @@ def _fewest_together(variant: str, width: int) -> int:
     """
     rng = np.random.default_rng(0)
     rows = rng.integers(0, 256, (_TRIAL_BYTES // width, width), dtype=np.uint8)
-    group, whole = _hamming.groups(variant, width)
+    group, whole = _groups(variant, width)
     few, many = _TRIAL_QUERIES, min(group, _TRIAL_MOST)
     others = rng.integers(0, 256, (many, width), dtype=np.uint8)
 
@@ -113,7 +126,7 @@ class NativeKernel:
     def _ways(self, queries: int, database: Codes) -> list[tuple[slice, bool]]:
         """Which queries are answered together (True) and which by a scan for each."""
         width = database.shape[1]
-        group, whole = _hamming.groups(self.variant, width)
+        group, whole = _groups(self.variant, width)
         fewest = _USUAL_QUERIES
         if group and queries >= _TRIAL_QUERIES and queries * len(database) >= _TRIAL_PAIRS:
             fewest = _fewest_together(self.variant, width)
