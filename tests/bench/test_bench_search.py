@@ -28,13 +28,25 @@ def test_json():
         assert cell["times faiss"] > 0
     assert document["limits"]["memory read GB/s"] > 0.1
     assert [row["recall"] for row in document["sublinear"]] == [1, 1, 1, 1]
-    assert list(document["batches"]["rates"]) == [str(k) for k in search.BATCHED_K]
-    for by_size in document["batches"]["rates"].values():
+    (batch,) = document["batches"]
+    assert batch["bits"] == 64
+    assert list(batch["rates"]) == [str(k) for k in search.BATCHED_K]
+    ways = {"Hamming", "Hamming by rows", "asymmetric"}
+    for by_size in batch["rates"].values():
         assert list(by_size) == [str(size) for size in search.BATCHES]
-        assert all(set(rates) == {"Hamming", "asymmetric"} for rates in by_size.values())
+        assert all(set(rates) == ways for rates in by_size.values())
 
     assert document["single"][0]["threads"] == 1
+    assert document["single"][0]["share"] > 0
     assert document["pairs"]["pairs"] >= 30
+    assert document["pairs"]["peak MB"] > 0
+
+
+def test_longer_codes_have_batches_of_their_own():
+    settings = {"bits": (32, 64, 128), "rows": (2000,), "seed": 0, "repeat": 1}
+    usual, longer = search.batches(settings)
+    assert (usual["bits"], longer["bits"]) == (64, 128)
+    assert set(longer["rates"]["10"]["96"]) == {"Hamming"}
 
 
 def test_a_device(monkeypatch):

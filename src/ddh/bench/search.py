@@ -27,7 +27,7 @@ from ddh.bench import search_gpu
 from ddh.bench.options import quick_option, seed_option
 from ddh.bench.results import Table, table_of
 from ddh.bench.search_data import KINDS, Codes
-from ddh.bench.timing import fastest, timed
+from ddh.bench.timing import fastest, run_isolated, timed
 from ddh.codes import kernel_numpy
 from ddh.codes.kernels import native
 
@@ -41,7 +41,7 @@ QUICK = {
 }
 GPU_ROWS = (1_000_000_000,)
 RADIUS = 4  # of the pairs
-BATCHES, BATCHED_K = (1, 16, 32, 64, 256, 1024), (10, 100)
+BATCHES, BATCHED_K = (1, 8, 16, 32, 64, 96, 128, 256, 1024), (10, 100)
 Cell = dict[str, Any]
 
 
@@ -162,20 +162,20 @@ def installed() -> list[Peer]:
     return [peer for peer in PEERS if find_spec(peer.package)]
 
 
-def _memory_read(threads: int) -> float:
-    """Bytes per second that so many threads read together."""
-    large = np.ones(1 << 25, dtype=np.uint64)
-    parts = even_spans(len(large), threads)
+def _memory_read(threads: int, data: NDArray[Any]) -> float:
+    """Bytes per second of some data that so many threads read together."""
+    words = np.ravel(data).view(np.uint64)
+    parts = even_spans(len(words), threads)
 
     def read() -> None:
-        thread_map(lambda part: np.maximum.reduce(large[part]), parts, threads)
+        thread_map(lambda part: np.maximum.reduce(words[part]), parts, threads)
 
-    return large.nbytes / fastest(read, 5, "wall")
+    return words.nbytes / fastest(read, 10, "wall")
 
 
 def limits() -> dict[str, float]:
     """Bytes per second of one core: memory reads, and XOR with popcount in the L1 cache."""
-    found = {"memory read GB/s": _memory_read(1) / 1e9}
+    found = {"memory read GB/s": _memory_read(1, np.ones(1 << 25, dtype=np.uint64)) / 1e9}
     kernel = native()
     if kernel:
         from ddh.codes import _hamming
@@ -239,22 +239,38 @@ def _check(peer: Peer, found: Codes, ours: Codes) -> None:
 # -- batch sizes, and sublinear search ---------------------------------------------------------
 
 
+def _usual(settings: dict[str, Any]) -> int:
+    """The length closest to 64 bits."""
+    return int(min(settings["bits"], key=lambda length: abs(length - 64)))
+
+
 def _example(settings: dict[str, Any], kind: str) -> tuple[Codes, Codes, int]:
-    """The smaller database, at the length closest to 64 bits."""
-    bits = min(settings["bits"], key=lambda length: abs(length - 64))
+    """The smaller database, at the usual length."""
+    bits = _usual(settings)
     rows, seed = min(settings["rows"]), settings["seed"]
     return KINDS[kind](rows, bits, seed, 0), KINDS[kind](1024, bits, seed, 1), bits
 
 
-def batches(settings: dict[str, Any]) -> Cell:
-    """Rates of Hamming and asymmetric search by the number of queries per call."""
-    database, queries, bits = _example(settings, "random")
-    sizes = np.abs(np.random.default_rng(settings["seed"]).standard_normal((len(queries), bits)))
-    values = sizes * codes.unpack(queries, bits)
-    ways = {"Hamming": (codes.search, queries), "asymmetric": (codes.search_asymmetric, values)}
-    rates: dict[int, dict[str, dict[str, float]]] = {}
+def batches(settings: dict[str, Any]) -> list[Cell]:
+    """Rates by the number of queries per call, for the usual length and those above it."""
+    usual = _usual(settings)
+    return [_batches(settings, bits) for bits in settings["bits"] if bits >= usual]
+
+
+def _batches(settings: dict[str, Any], bits: int) -> Cell:
+    """Rates of Hamming search, of its scan by rows alone, and of asymmetric search."""
+    rows, seed = min(settings["rows"]), settings["seed"]
+    database, queries = (KINDS["random"](n, bits, seed, part) for part, n in ((0, rows), (1, 1024)))
+    sizes = np.abs(np.random.default_rng(seed).standard_normal((len(queries), bits)))
+    ways: dict[str, tuple[Any, NDArray[Any]]] = {"Hamming": (codes.search, queries)}
+    if bits == _usual(settings):
+        ways["Hamming by rows"] = _by_rows, queries
+        values = sizes * codes.unpack(queries, bits)
+        ways["asymmetric"] = codes.search_asymmetric, values
+    rates: dict[str, dict[str, dict[str, float]]] = {}
     for k, size in product(BATCHED_K, BATCHES):
-        cell = rates.setdefault(min(k, len(database)), {}).setdefault(str(size), {})
+        k = min(k, len(database))
+        cell = rates.setdefault(str(k), {}).setdefault(str(size), {})
         calls = max(1, 64 // size)
         for name, (search, asked) in ways.items():
             parts = [asked[size * call : size * (call + 1)] for call in range(calls)]
@@ -267,32 +283,49 @@ def batches(settings: dict[str, Any]) -> Cell:
     return {"bits": bits, "rows": len(database), "rates": rates}
 
 
+def _by_rows(queries: Codes, database: Codes, k: int, threads: int) -> None:
+    """Each query against the rows, where the native kernel would answer many together."""
+    kernel = native()
+    if not kernel:
+        codes.search(queries, database, k, threads)
+        return
+    from ddh.codes import _hamming
+
+    answer = codes.Neighbours.empty(len(queries), k)
+    _hamming.top_k(kernel.variant, False, queries, database, database.shape[1], k, *answer)
+
+
 def single(settings: dict[str, Any]) -> list[Cell]:
-    """One query at a time against the larger database, beside reading memory."""
-    rows, k = max(settings["rows"]), min(10, max(settings["rows"]))
-    bits = min(settings["bits"], key=lambda length: abs(length - 64))
+    """One query at a time against the larger database, beside reading the same bytes."""
+    rows, bits = max(settings["rows"]), _usual(settings)
     database = KINDS["random"](rows, bits, settings["seed"], 0)
     query = KINDS["random"](1, bits, settings["seed"], 1)
+    search = partial(codes.search, query, database, min(10, rows))
     cells = []
     for threads in sorted({1, cpu_count()}):
-        read = _memory_read(threads)
-        seconds = fastest(partial(codes.search, query, database, k, threads), 10, "wall")
+        read = _memory_read(threads, database[: rows - rows % 8])
+        seconds = fastest(partial(search, threads), 20, "wall")
         rate = database.nbytes / seconds
         sizes = {"bits": bits, "rows": rows, "threads": threads, "milliseconds": 1e3 * seconds}
-        cells.append(sizes | {"GB/s": rate / 1e9, "memory read GB/s": read / 1e9})
+        rates = {"GB/s": rate / 1e9, "memory read GB/s": read / 1e9, "share": rate / read}
+        cells.append(sizes | rates)
     return cells
 
 
 def near_pairs(settings: dict[str, Any]) -> Cell:
-    """All pairs within a few bits; one row in a hundred has a near copy."""
-    rows = max(settings["rows"])
-    bits = min(settings["bits"], key=lambda length: abs(length - 64))
-    database = KINDS["random"](rows, bits, settings["seed"], 0)
+    """All pairs within a few bits in a process of its own; one row in a hundred has a near copy."""
+    sizes = {"rows": max(settings["rows"]), "bits": _usual(settings), "seed": settings["seed"]}
+    found: Cell = run_isolated(_near_pairs, sizes)["pairs"]
+    return found
+
+
+def _near_pairs(rows: int, bits: int, seed: int) -> dict[str, Cell]:
+    database = KINDS["random"](rows, bits, seed, 0)
     database[: rows // 100] = database[rows // 2 : rows // 2 + rows // 100]
     database[: rows // 200, 0] ^= 5
     found, seconds = timed(codes.pairs_within, database, RADIUS)
     sizes = {"bits": bits, "rows": rows, "radius": RADIUS, "pairs": len(found.first)}
-    return sizes | {"seconds": seconds["wall"], "cpu seconds": seconds["cpu"]}
+    return {"pairs": sizes | {"seconds": seconds["wall"], "cpu seconds": seconds["cpu"]}}
 
 
 def sublinear(settings: dict[str, Any]) -> list[Cell]:
@@ -315,7 +348,7 @@ def sublinear(settings: dict[str, Any]) -> list[Cell]:
 
 
 def _text(document: dict[str, Any]) -> str:
-    limit, batch = document["limits"], document["batches"]
+    limit = document["limits"]
     found = ", ".join(f"{name} {value:.1f}" for name, value in limit.items())
     sizes = {"data": "{data}", "bits": "{bits}", "rows": "{rows:,}", "k": "{k}"}
     names = list(document["cells"][0]["rates"])
@@ -326,19 +359,7 @@ def _text(document: dict[str, Any]) -> str:
         {**sizes, **{name: f"{{{name}}}" for name in (*names, *shares)}},
         "memory, popcount: bytes per second that ours compares, relative to those limits.",
     )
-    lines = []
-    for k, by_size in batch["rates"].items():
-        for name in ("Hamming", "asymmetric"):
-            cells = (f"{rates[name]:,.0f}" for rates in by_size.values())
-            lines.append([f"{name}, k = {k}", *cells])
-        times = (f"{rates['Hamming'] / rates['asymmetric']:.2f}" for rates in by_size.values())
-        lines.append(["time of asymmetric / Hamming", *times])
-    batched = Table(
-        "Ours in queries per second by the number of queries per call: random codes, "
-        f"{batch['bits']} bits, {batch['rows']:,} rows, one thread",
-        ["queries", *(f"{size:,}" for size in BATCHES)],
-        lines,
-    )
+    batched = [_batch_table(batch) for batch in document["batches"]]
     sublinear = table_of(
         "Sublinear search: one thread, k = 10",
         document["sublinear"],
@@ -361,6 +382,7 @@ def _text(document: dict[str, Any]) -> str:
             "time": "{milliseconds:.2f} ms",
             "GB/s": "{GB/s:.1f}",
             "memory read": "{memory read GB/s:.1f}",
+            "share": "{share:.0%}",
         },
     )
     pairs = table_of(
@@ -373,11 +395,30 @@ def _text(document: dict[str, Any]) -> str:
             "pairs": "{pairs:,}",
             "time": "{seconds:.1f} s",
             "CPU time": "{cpu seconds:.1f} s",
+            "peak memory": "{peak MB:,.0f} MB",
         },
     )
-    tables = exact, batched, sublinear, one, pairs
+    tables = exact, *batched, sublinear, one, pairs
     first = f"kernel {document['kernel']}; {document['machine']}; one core: {found}\n"
     return "\n".join([first, *(table.markdown() for table in tables)])
+
+
+def _batch_table(batch: Cell) -> Table:
+    lines = []
+    for k, by_size in batch["rates"].items():
+        names = list(next(iter(by_size.values())))
+        for name in names:
+            cells = (f"{rates[name]:,.0f}" for rates in by_size.values())
+            lines.append([f"{name}, k = {k}", *cells])
+        for name in names[:-1] if "asymmetric" in names else ():
+            times = (f"{rates[name] / rates['asymmetric']:.2f}" for rates in by_size.values())
+            lines.append([f"time of asymmetric / {name}", *times])
+    return Table(
+        "Ours in queries per second by the number of queries per call: random codes, "
+        f"{batch['bits']} bits, {batch['rows']:,} rows, one thread",
+        ["queries", *(f"{size:,}" for size in BATCHES)],
+        lines,
+    )
 
 
 def _shown(cell: Cell, limit: dict[str, float]) -> dict[str, str]:

@@ -21,10 +21,8 @@ if not hasattr(_hamming, "bucket_pairs"):
 VARIANTS: list[str] = _hamming.variants()
 
 _TABLE_BYTES = 32  # the longest code that has tables
-_PLANES, _PLANE_QUERIES = (
-    ("avx512", "avx512bw"),
-    512,
-)  # that add up planes of bits, and for how many
+_PLANES = ("avx512", "avx512bw")  # which add up planes of bits
+_PLANE_QUERIES = 512  # at once, see _hamming_answers.h
 _TRIAL_BYTES, _TRIAL_QUERIES, _TRIAL_MOST, _TRIALS = 1 << 22, 8, 128, 3
 _TRIAL_PAIRS = 1 << 23  # fewer pairs of queries and rows are not worth a trial
 _USUAL_QUERIES = 32  # that are answered together, where nothing was measured
