@@ -21,6 +21,7 @@ def test_json():
         ("clustered", 16),
         ("clustered", 64),
     ]
+    assert document["faiss"] == search.faiss_level() != ""
     names = {peer.name for peer in search.installed()}
     for cell in document["cells"]:
         assert set(cell["rates"]) == names >= {"ours", "numpy"}

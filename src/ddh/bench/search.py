@@ -70,7 +70,7 @@ def search(quick: bool, as_json: bool, device: str | None, **settings: Any) -> N
     ddh bench search                       the tables of docs/codes.md, half an hour
     ddh bench search --bits 64 --rows 1000000
     ddh bench search --quick
-    DDH_KERNEL=plain ddh bench search --quick
+    DDH_KERNEL=avx2 FAISS_SIMD_LEVEL=AVX2 ddh bench search --quick
     ddh bench search --device cuda --bits 64
     """
     settings["rows"] = settings["rows"] or (GPU_ROWS if device else ROWS)
@@ -86,6 +86,7 @@ def search(quick: bool, as_json: bool, device: str | None, **settings: Any) -> N
     document = {
         "kernel": codes.kernel(),
         "machine": f"{platform.machine()}, {platform.system()}",
+        "faiss": faiss_level(),
         "settings": settings,
         "limits": limits(),
         "cells": exact_cells(settings),
@@ -160,6 +161,16 @@ PEERS = [
 def installed() -> list[Peer]:
     """The peers whose package is installed."""
     return [peer for peer in PEERS if find_spec(peer.package)]
+
+
+def faiss_level() -> str:
+    """The version of faiss and the instruction set it runs with (FAISS_SIMD_LEVEL); "" without."""
+    if not find_spec("faiss"):
+        return ""
+    faiss = import_module("faiss")
+    config = getattr(faiss, "SIMDConfig", None)
+    level = config.get_level_name() if config else faiss.get_compile_options().strip()
+    return f"{faiss.__version__}, {level}"
 
 
 def _memory_read(threads: int, data: NDArray[Any]) -> float:
@@ -399,7 +410,8 @@ def _text(document: dict[str, Any]) -> str:
         },
     )
     tables = exact, *batched, sublinear, one, pairs
-    first = f"kernel {document['kernel']}; {document['machine']}; one core: {found}\n"
+    beside = f"; faiss {document['faiss']}" if document["faiss"] else ""
+    first = f"kernel {document['kernel']}; {document['machine']}; one core: {found}{beside}\n"
     return "\n".join([first, *(table.markdown() for table in tables)])
 
 
