@@ -15,7 +15,7 @@ SMALL = ["--bits", "16", "--bits", "64", "--rows", "3000", "-k", "5", "--repeat"
 def test_json():
     run = CliRunner().invoke(search.search, [*SMALL, "--json"], catch_exceptions=False)
     document = json.loads(run.stdout)
-    assert [(c["data"], c["bits"]) for c in document["cells"]] == [
+    assert [(c["data"], c["bits"]) for c in document["exact"]] == [
         ("lsh", 16),
         ("lsh", 64),
         ("clustered", 16),
@@ -23,7 +23,7 @@ def test_json():
     ]
     assert document["faiss"] == search.faiss_level() != ""
     names = {peer.name for peer in search.installed()}
-    for cell in document["cells"]:
+    for cell in document["exact"]:
         assert set(cell["rates"]) == names >= {"ours", "numpy"}
         assert all(rate["1"] > 0 and rate["2"] > 0 for rate in cell["rates"].values())
         assert cell["times faiss"] > 0
@@ -41,6 +41,17 @@ def test_json():
     assert document["single"][0]["share"] > 0
     assert document["pairs"]["pairs"] >= 30
     assert document["pairs"]["peak MB"] > 0
+
+
+def test_one_part():
+    options = [*SMALL, "--part", "single"]
+    run = CliRunner().invoke(search.search, [*options, "--json"], catch_exceptions=False)
+    assert set(json.loads(run.stdout)) == {
+        "kernel", "machine", "faiss", "settings", "limits", "single"
+    }  # fmt: skip
+    run = CliRunner().invoke(search.search, options, catch_exceptions=False)
+    assert "A single query" in run.stdout
+    assert "Exact search" not in run.stdout
 
 
 def test_longer_codes_have_batches_of_their_own():

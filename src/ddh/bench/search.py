@@ -59,16 +59,25 @@ Cell = dict[str, Any]
 @click.option(
     "--device", help="Search on this device of torch instead (cuda); the default is a billion rows."
 )
+@click.option(
+    "--part",
+    "parts",
+    multiple=True,
+    type=click.Choice(("exact", "batches", "sublinear", "single", "pairs")),
+    help="Only this part; the default is all of them.",
+)
 @click.option("--repeat", default=2, help="Repetitions; the fastest counts.")
 @seed_option
 @quick_option
 @json_option
-def search(quick: bool, as_json: bool, device: str | None, **settings: Any) -> None:
+def search(
+    quick: bool, as_json: bool, device: str | None, parts: tuple[str, ...], **settings: Any
+) -> None:
     """Queries per second of exact search: ours and others.
 
     \b
     ddh bench search                       the tables of docs/codes.md, half an hour
-    ddh bench search --bits 64 --rows 1000000
+    ddh bench search --bits 64 --rows 1000000 --part exact
     ddh bench search --quick
     DDH_KERNEL=avx2 FAISS_SIMD_LEVEL=AVX2 ddh bench search --quick
     ddh bench search --device cuda --bits 64
@@ -89,12 +98,10 @@ def search(quick: bool, as_json: bool, device: str | None, **settings: Any) -> N
         "faiss": faiss_level(),
         "settings": settings,
         "limits": limits(),
-        "cells": exact_cells(settings),
-        "batches": batches(settings),
-        "sublinear": sublinear(settings),
-        "single": single(settings),
-        "pairs": near_pairs(settings),
     }
+    for part, measure in PARTS.items():
+        if part in parts or not parts:
+            document[part] = measure(settings)
     emit(document, _text(document), as_json)
 
 
@@ -358,22 +365,33 @@ def sublinear(settings: dict[str, Any]) -> list[Cell]:
     return cells
 
 
+PARTS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "exact": exact_cells,
+    "batches": batches,
+    "sublinear": sublinear,
+    "single": single,
+    "pairs": near_pairs,
+}
+
+
 def _text(document: dict[str, Any]) -> str:
-    limit = document["limits"]
-    found = ", ".join(f"{name} {value:.1f}" for name, value in limit.items())
-    sizes = {"data": "{data}", "bits": "{bits}", "rows": "{rows:,}", "k": "{k}"}
-    names = list(document["cells"][0]["rates"])
-    shares = ["x faiss", "memory", "popcount"]
-    exact = table_of(
-        "Exact search: queries per CPU second with one thread / queries per second with two",
-        [cell | _shown(cell, limit) for cell in document["cells"]],
-        {**sizes, **{name: f"{{{name}}}" for name in (*names, *shares)}},
-        "memory, popcount: bytes per second that ours compares, relative to those limits.",
-    )
-    batched = [_batch_table(batch) for batch in document["batches"]]
-    sublinear = table_of(
+    found = ", ".join(f"{name} {value:.1f}" for name, value in document["limits"].items())
+    beside = f"; faiss {document['faiss']}" if document["faiss"] else ""
+    first = f"kernel {document['kernel']}; {document['machine']}; one core: {found}{beside}\n"
+    tables: list[Table] = []
+    if "exact" in document:
+        tables.append(_exact_table(document["exact"], document["limits"]))
+    tables += [_batch_table(batch) for batch in document.get("batches", ())]
+    for part, (title, columns) in _SIMPLE.items():
+        if part in document:
+            cells = document[part]
+            tables.append(table_of(title, cells if isinstance(cells, list) else [cells], columns))
+    return "\n".join([first, *(table.markdown() for table in tables)])
+
+
+_SIMPLE = {
+    "sublinear": (
         "Sublinear search: one thread, k = 10",
-        document["sublinear"],
         {
             "data": "{data}",
             "index": "{index}",
@@ -382,10 +400,9 @@ def _text(document: dict[str, Any]) -> str:
             "rate": "{rate:,.0f}",
             "x scan": "{times the scan:.1f}",
         },
-    )
-    one = table_of(
+    ),
+    "single": (
         "A single query, k = 10, beyond the caches",
-        document["single"],
         {
             "bits": "{bits}",
             "rows": "{rows:,}",
@@ -395,10 +412,9 @@ def _text(document: dict[str, Any]) -> str:
             "memory read": "{memory read GB/s:.1f}",
             "share": "{share:.0%}",
         },
-    )
-    pairs = table_of(
+    ),
+    "pairs": (
         "All pairs within a radius",
-        [document["pairs"]],
         {
             "bits": "{bits}",
             "rows": "{rows:,}",
@@ -408,11 +424,19 @@ def _text(document: dict[str, Any]) -> str:
             "CPU time": "{cpu seconds:.1f} s",
             "peak memory": "{peak MB:,.0f} MB",
         },
+    ),
+}
+
+
+def _exact_table(cells: list[Cell], limit: dict[str, float]) -> Table:
+    sizes = {"data": "{data}", "bits": "{bits}", "rows": "{rows:,}", "k": "{k}"}
+    names = (*cells[0]["rates"], "x faiss", "memory", "popcount")
+    return table_of(
+        "Exact search: queries per CPU second with one thread / queries per second with two",
+        [cell | _shown(cell, limit) for cell in cells],
+        {**sizes, **{name: f"{{{name}}}" for name in names}},
+        "memory, popcount: bytes per second that ours compares, relative to those limits.",
     )
-    tables = exact, *batched, sublinear, one, pairs
-    beside = f"; faiss {document['faiss']}" if document["faiss"] else ""
-    first = f"kernel {document['kernel']}; {document['machine']}; one core: {found}{beside}\n"
-    return "\n".join([first, *(table.markdown() for table in tables)])
 
 
 def _batch_table(batch: Cell) -> Table:
