@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from ddh._core.labels import indicators
 from ddh.hashers.cnnh import BLOCKS, Factorisation, target_codes
 from ddh.hashers.label_pairs import similarity
-from ddh.neighbours.labels import indicators
 
 
 def random_similarity(rows: int, seed: int = 0, *, multi: bool = False) -> np.ndarray:

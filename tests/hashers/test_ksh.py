@@ -6,6 +6,7 @@ import scipy.linalg
 from scipy.optimize import approx_fprime
 
 from ddh._core.arrays import sgn
+from ddh._core.labels import indicators
 from ddh.hashers import KSH
 from ddh.hashers.ksh import (
     Residual,
@@ -15,7 +16,6 @@ from ddh.hashers.ksh import (
     spectral_coefficients,
 )
 from ddh.hashers.label_pairs import PairSimilarity
-from ddh.neighbours.labels import indicators
 
 BITS = 6
 

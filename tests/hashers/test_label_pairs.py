@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from ddh._core.errors import InputError
+from ddh._core.labels import indicators
 from ddh.hashers.label_pairs import PairSimilarity, labelled_rows, similarity
-from ddh.neighbours.labels import indicators
 
 
 def several_labels() -> np.ndarray:

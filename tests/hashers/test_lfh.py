@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 
+from ddh._core.labels import indicators
 from ddh.hashers import LFH
 from ddh.hashers.lfh import bound_step, pair_gradient
-from ddh.neighbours.labels import indicators
 
 BETA = 5.0
 

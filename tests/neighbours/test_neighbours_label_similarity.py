@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddh._core.errors import InputError
+from ddh._core.labels import check_labels, indicators, is_labelled, shares_label
 from ddh.neighbours import label_groups
-from ddh.neighbours.labels import check_labels, indicators, is_labelled, shares_label
 
 
 def similar_by_hand(y):

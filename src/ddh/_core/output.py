@@ -29,7 +29,7 @@ def quiet_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """`--quiet`: no progress bars."""
 
     def switch(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
-        from ddh._core import progress  # needs tqdm, which `ddh doctor` may have to report missing
+        from ddh._core import progress
 
         progress.set_quiet(value)
 
@@ -83,11 +83,20 @@ def describe_failures(failures: list[dict[str, Any]]) -> str:
 
 
 class LazyGroup(click.Group):
-    """A click group whose commands are imported on first use, so that `ddh` starts at once."""
+    """A click group whose commands are imported on first use, so that `ddh` starts at once.
 
-    def __init__(self, *args: Any, verbs: dict[str, str] | None = None, **kwargs: Any) -> None:
+    `short_helps` are for commands that are not made by a function of their name.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        verbs: dict[str, str] | None = None,
+        short_helps: dict[str, str] | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
-        self.verbs = verbs or {}
+        self.verbs, self.short_helps = verbs or {}, short_helps or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.verbs)
@@ -108,6 +117,8 @@ class LazyGroup(click.Group):
                 formatter.write_dl(rows)
 
     def _short_help(self, ctx: click.Context, name: str, limit: int) -> str:
+        if name in self.short_helps:
+            return self.short_helps[name]
         module, attribute = self.verbs[name].split(":")
         spec = find_spec(module)
         tree = ast.parse(Path(spec.origin).read_bytes()) if spec and spec.origin else ast.parse("")

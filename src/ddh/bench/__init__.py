@@ -3,6 +3,7 @@
 import click
 
 from ddh._core.output import LazyGroup
+from ddh.bench.tables import TABLES
 
 BENCHES = {
     "labels": "ddh.bench.labels:labels",
@@ -26,6 +27,11 @@ BENCHES = {
 }
 
 
-@click.group(cls=LazyGroup, verbs=BENCHES, context_settings={"show_default": True})
+@click.group(
+    cls=LazyGroup,
+    verbs=BENCHES,
+    short_helps={table.name: table.short_help for table in TABLES},
+    context_settings={"show_default": True},
+)
 def bench() -> None:
     """Speed benches, and the paper's tables and figures made again."""

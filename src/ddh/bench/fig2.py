@@ -11,9 +11,6 @@ from ddh.bench.options import BenchOptions, numbers_option, shared_options
 from ddh.bench.plots import plot_lines, series_of
 from ddh.bench.results import Outcome, Record, Store, Table
 from ddh.bench.retrieval import Task, cifar10_task
-from ddh.neighbours import expand, knn, label_groups, statistics
-from ddh.neighbours.statistics import graph_of
-from ddh.train.device import choose
 
 SPECIAL = "second stage, K2 = 6"
 OVER = {"k1": "K1", "degree": "labels per image (mean)"}
@@ -54,6 +51,10 @@ def measure_labels(
     store: Store, task: Task, sizes: tuple[int, ...], expansions: tuple[int, ...], device: str
 ) -> list[Record]:
     """Points of both stages, from one computation of the neighbour lists for the largest K1."""
+    from ddh.neighbours import expand, knn, label_groups, statistics
+    from ddh.neighbours.statistics import graph_of
+    from ddh.train.device import choose
+
     features, labels = task.part("train"), task.labels("train")
     sizes = tuple(size for size in sorted(set(sizes)) if size < len(labels))
     # Ordered pairs of different images that share a label: the denominator of recall.

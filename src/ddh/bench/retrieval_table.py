@@ -16,6 +16,7 @@ import click
 import numpy as np
 from PIL import Image
 
+from ddh._core.labels import shares_label
 from ddh._core.progress import bar
 from ddh.bench.options import BenchOptions, compose, shared_options
 from ddh.bench.plots import drawing, plot_lines, series_of, style
@@ -32,7 +33,6 @@ from ddh.bench.retrieval import (
 from ddh.bench.tables import TABLE2, TABLES, PaperTable, Row
 from ddh.evaluation import PROTOCOLS, Protocol
 from ddh.images.nus import MOST_FREQUENT
-from ddh.neighbours.labels import shares_label
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,7 @@ def _command(table: PaperTable) -> click.Command:
     elif "{labelled}" in table.note:
         command = _labelled_option(command)
     decorated = shared_options(",".join(map(str, table.bits)))(_protocol_option(command))
-    short_help = f"{table.title} on {table.data}."
-    return click.command(table.name, short_help=short_help, help=table.help)(decorated)
+    return click.command(table.name, short_help=table.short_help, help=table.help)(decorated)
 
 
 table2, table3, table4, table5 = map(_command, TABLES)

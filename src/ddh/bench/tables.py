@@ -43,6 +43,11 @@ class PaperTable:
     help: str = ""
     note: str = ""
 
+    @property
+    def short_help(self) -> str:
+        """A line for the list of benches."""
+        return f"{self.title} on {self.data}."
+
     def printed(self, row: Row, bits: int) -> float | None:
         """The figure in the paper, or None where the paper has none."""
         return row.printed[self.bits.index(bits)] if bits in self.bits and row.printed else None

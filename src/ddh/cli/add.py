@@ -14,9 +14,6 @@ from ddh._core.jobs import recorded
 from ddh._core.output import emit, json_option, quiet_option
 from ddh.cli.index import describe_update, index_exists, open_collection, update
 from ddh.cli.options import FOLDER, device_option, index_option, model_option
-from ddh.hashers import default_model
-from ddh.index.features import FeatureTransform
-from ddh.index.location import default_location, models_folder
 
 if TYPE_CHECKING:
     from ddh.index.collection import Collection
@@ -79,6 +76,9 @@ def bring_up_to_date(
     fit: bool = True,
 ) -> dict[str, Any]:
     """Add folders, or all of an index again where none are given, and fit its codes if it grew."""
+    from ddh.hashers import default_model
+    from ddh.index.features import FeatureTransform
+
     started = time.monotonic()
     options: dict[str, Any] = {"model": model}
     if not index_exists(location):
@@ -121,6 +121,9 @@ def _fit(collection: "Collection", device: str) -> int:
 
     A model that somebody has chosen stays.
     """
+    from ddh.hashers import default_model
+    from ddh.index.location import models_folder
+
     index, present = collection.index, collection.model
     rows, fitted = len(index), int(index.settings().get(FITTED_ROWS, 0))
     if present is None or rows < MIN_FITTED_ROWS or rows < GROWTH * fitted:
@@ -149,6 +152,8 @@ def _number(model: Path, base: Path) -> int | None:
 
 
 def _text(document: dict[str, Any]) -> str:
+    from ddh.index.location import default_location
+
     lines = [describe_update(document)]
     if document["fitted"]:
         lines.append(

@@ -14,15 +14,14 @@ from ddh._core.output import csv_line, describe_failures, emit, json_option, qui
 from ddh.cli.index import open_collection
 from ddh.cli.options import ANY_PATH, EXISTING, NEW_FILE, NEW_FOLDER, sheet_option
 from ddh.cli.search import draw_sheet
-from ddh.duplicates.keeping import KEEP
-from ddh.images.decoding import printable
-from ddh.index.location import default_location
 
 if TYPE_CHECKING:
     from ddh.duplicates import Duplicates, Group, Outcome, Picture
     from ddh.duplicates.actions import Action
     from ddh.index.collection import Collection
 
+# the rules of `ddh.duplicates.keeping`, named here so that a usage error imports nothing
+KEEP = ("pixels", "bytes", "smallest", "oldest", "newest", "path", "shortest-path")
 SHOWN_GROUPS = 20
 SHEET_GROUPS = 200
 
@@ -35,7 +34,7 @@ SHEET_GROUPS = 200
 )  # fmt: skip
 @click.option("--folder", help="With --index: below this folder of the collection only.")
 @click.option(
-    "--keep", type=click.Choice(list(KEEP)), default="pixels",
+    "--keep", type=click.Choice(KEEP), default="pixels",
     help="Which picture of a group stays: the one with the most pixels, the most or fewest bytes, "
     "the oldest, the newest, or by its path.",
 )  # fmt: skip
@@ -87,6 +86,7 @@ def dedup(
     """
     from ddh.duplicates import act, find_duplicates, removals, undo
     from ddh.duplicates.dismissed import Dismissed
+    from ddh.index.location import default_location
 
     action = _action(move_to, trash, hardlink)
     searches = bool(folders) or location is not None
@@ -221,6 +221,8 @@ def _rows(group: "Group") -> Iterator[tuple["Picture", str, float]]:
 
 
 def _csv(found: "Duplicates") -> str:
+    from ddh.images.decoding import printable
+
     lines = [csv_line(["group", "path", "kind", "score", "width", "height", "bytes", "digest"])]
     for number, group in enumerate(found.groups, 1):
         lines += [

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
-from numpy.typing import NDArray
 
 from ddh._core.atomic import atomic_path
 from ddh._core.errors import InputError
@@ -28,6 +26,9 @@ from ddh.cli.options import (
 )
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from ddh.cluster import Cluster
     from ddh.images import Failure
 
@@ -119,8 +120,10 @@ def _encode_on_cluster(source: str, model: Path, out: str, cluster: "Cluster") -
 
 def encode_images(
     model: Any, images: Any, progress: Any = None
-) -> tuple[NDArray[np.int64], NDArray[np.uint8], "list[Failure]"]:
+) -> "tuple[NDArray[np.int64], NDArray[np.uint8], list[Failure]]":
     """Which of the images could be encoded, their codes, and the failures."""
+    import numpy as np
+
     done = list(encode_batches(model, images, progress))
     indices = np.concatenate([batch.indices for batch in done])
     codes = np.concatenate([batch.codes for batch in done])
@@ -140,8 +143,10 @@ def encode_batches(
 
 def _encode_parts(
     model: Any, source: Any, folder: Path, resume: bool
-) -> tuple[list[str], NDArray[np.uint8], list[dict[str, Any]]]:
+) -> "tuple[list[str], NDArray[np.uint8], list[dict[str, Any]]]":
     """Encode in parts of a few thousand images, each kept on disk until all are done."""
+    import numpy as np
+
     if folder.exists() and not resume:
         raise InputError(f"{folder} holds an interrupted run: use --resume, or delete the folder")
     folder.mkdir(parents=True, exist_ok=True)
@@ -163,8 +168,10 @@ def _encode_parts(
 
 def _encode_part(
     model: Any, part: Any, file: Path, progress: Any
-) -> tuple[NDArray[np.int64], NDArray[np.uint8], list[dict[str, Any]]]:
+) -> "tuple[NDArray[np.int64], NDArray[np.uint8], list[dict[str, Any]]]":
     """Encode a part, or read it where an earlier run has written it."""
+    import numpy as np
+
     identity = {"model": model.model_id, "names": list(part.names)}
     if file.is_file():
         try:
@@ -187,7 +194,9 @@ def _encode_part(
     return indices, codes, failures
 
 
-def _write(out: Path, names: list[str], codes: NDArray[np.uint8], hasher: Any) -> None:
+def _write(out: Path, names: list[str], codes: "NDArray[np.uint8]", hasher: Any) -> None:
+    import numpy as np
+
     out.parent.mkdir(parents=True, exist_ok=True)
     with atomic_path(out) as target:
         if out.suffix == ".csv":

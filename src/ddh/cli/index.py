@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
 
 from ddh._core.errors import InputError
 from ddh._core.jobs import recorded
@@ -221,6 +220,8 @@ def encode_files(
 
 def _sample_first(files: list["PictureFile"]) -> list["PictureFile"]:
     """The files, some random ones before the others."""
+    import numpy as np
+
     from ddh.index.features import SAMPLE_ROWS
 
     chosen = np.random.default_rng(0).permutation(len(files))[:SAMPLE_ROWS]
@@ -246,6 +247,8 @@ def _with_transform(index: "Index", held: list[Any]) -> list[Any]:
     """The batches, after an index without a transform of features has fitted one to them."""
     features = [batch.features for batch in held if len(batch.indices)]
     if features and index.header.features and index.feature_transform is None:
+        import numpy as np
+
         index.fit_features(np.concatenate(features))
     return held
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
 import ddh
 from ddh._core.errors import InputError
@@ -40,6 +39,8 @@ def describe(path: Path) -> dict[str, Any]:
         size = sum(file.stat().st_size for file in path.iterdir())
         return {"kind": "model", "id": model_id, **description, "bytes": size, "arrays": shapes}
     if path.suffix == ".npz":
+        import numpy as np
+
         with np.load(path, allow_pickle=False) as file:
             if "codes" not in file or "bits" not in file:
                 raise InputError(f"{path} is not a codes file written by `ddh encode`")

@@ -3,16 +3,18 @@
 import csv
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from ddh._core.errors import InputError
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
-def classes_of(names: Sequence[str], labels: Path | None) -> NDArray[Any]:
+
+def classes_of(names: Sequence[str], labels: Path | None) -> "NDArray[Any]":
     """A class number for each name, or a 0/1 matrix where an image has several labels."""
+    import numpy as np
+
     found = _from_folders(names) if labels is None else _from_csv(names, labels)
     classes = {label: number for number, label in enumerate(sorted({x for f in found for x in f}))}
     if all(len(own) == 1 for own in found):

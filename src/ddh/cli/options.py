@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
 from ddh._core.errors import InputError
 
@@ -100,6 +99,8 @@ def read_input(path: Path) -> Any:
     """A folder or an image stays a path; a .npy file is an array of images or features."""
     if path.suffix != ".npy":
         return path
+    import numpy as np
+
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
     except ValueError as error:

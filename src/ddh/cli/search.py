@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
-from numpy.typing import NDArray
 
 from ddh._core.errors import InputError
 from ddh._core.output import describe_failures, emit, json_option, open_viewer, quiet_option
@@ -18,6 +16,9 @@ from ddh.cli.index import find_key, load_encoder, open_collection
 from ddh.cli.options import device_option, index_option, model_option, sheet_option
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from ddh.index import Hit, Index
     from ddh.index.collection import Collection
 
@@ -38,9 +39,9 @@ class Query:
     name: str
     file: Path | None
     key: str | None = None
-    code: NDArray[np.uint8] | None = None
-    values: NDArray[np.float32] | None = None
-    features: NDArray[np.float32] | None = None
+    code: "NDArray[np.uint8] | None" = None
+    values: "NDArray[np.float32] | None" = None
+    features: "NDArray[np.float32] | None" = None
 
 
 @click.command()
@@ -115,6 +116,8 @@ def _query(collection: "Collection", name: str) -> Query:
 
 def _answers(index: "Index", queries: list[Query], k: int, folder: str | None) -> list[list["Hit"]]:
     """The k nearest rows of each query, ordered by its values where it has them."""
+    import numpy as np
+
     from ddh.index.collection import COMPARED_HITS, content_digest, same_content_first
 
     codes = np.array([query.code for query in queries])

@@ -17,8 +17,9 @@ from itertools import chain, islice, repeat, takewhile
 from typing import Any
 
 import ddh
+from ddh._core.bars import Bar
 from ddh._core.errors import DDHError, InputError, optional
-from ddh._core.progress import Bar, bar
+from ddh._core.progress import bar
 from ddh.cluster.batches import Batch, ImageFile, Outcome, Report, cut
 from ddh.cluster.encoder import Encoder, ModelFiles
 from ddh.cluster.sources import ImageLocation

@@ -11,7 +11,6 @@ from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import fftconvolve
 
 from ddh.descriptors.opencv import opencv
 from ddh.descriptors.photograph import Photograph
@@ -33,6 +32,8 @@ def texture(photograph: Photograph) -> NDArray[np.float32]:
 
 def mr8(grey: NDArray[np.uint8]) -> NDArray[np.float32]:
     """Grey picture (h, w) -> the 8 maximum responses of every pixel (h, w, 8)."""
+    from scipy.signal import fftconvolve
+
     image = grey.astype(np.float32)
     image = (image - image.mean()) / max(float(image.std()), 1e-6)
     padded = np.pad(image, SUPPORT // 2, mode="symmetric")

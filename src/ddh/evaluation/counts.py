@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ddh._core.labels import shares_label
 from ddh._core.progress import track
 from ddh._core.spans import spans
 from ddh.codes import hamming, unpack
 from ddh.codes.inputs import Codes
 from ddh.evaluation.inputs import Relevance
-from ddh.neighbours.labels import shares_label
 
 if TYPE_CHECKING:
     import torch

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ddh._core.errors import InputError
-from ddh.neighbours.labels import check_labels, is_labelled, shares_label
+from ddh._core.labels import check_labels, is_labelled, shares_label
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,10 @@ from sklearn.utils import Tags, check_array
 import ddh
 from ddh._core.arrays import sgn
 from ddh._core.errors import DDHError, InputError, ModelError
+from ddh._core.labels import check_labels as check_labels
 from ddh._core.spans import spans
 from ddh.codes import code_bytes, pack
 from ddh.hashers import storage
-from ddh.neighbours.labels import check_labels as check_labels
 
 Kind = Literal[
     "data-independent",

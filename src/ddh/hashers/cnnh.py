@@ -7,12 +7,12 @@ from torch import Tensor
 
 from ddh._core.arrays import sgn
 from ddh._core.errors import InputError
+from ddh._core.labels import indicators
 from ddh._core.linear_algebra import Reals
 from ddh._core.progress import track
 from ddh.hashers.deep import DeepHasher
 from ddh.hashers.deep_training import HashLayers, Objective
 from ddh.hashers.label_pairs import similarity
-from ddh.neighbours.labels import indicators
 
 # Rows whose entries of one column move together, as a share of all rows (see `Factorisation`).
 BLOCKS = 64

@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy, softplus
 
+from ddh._core.labels import indicators
 from ddh.hashers.deep import DeepHasher
 from ddh.hashers.deep_training import HashLayers, Objective
-from ddh.neighbours.labels import indicators
 
 DRAWS = 100
 

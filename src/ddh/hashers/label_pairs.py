@@ -7,8 +7,8 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from ddh._core.errors import InputError
+from ddh._core.labels import indicators, is_labelled, shares_label
 from ddh._core.linear_algebra import Reals
-from ddh.neighbours.labels import indicators, is_labelled, shares_label
 
 
 def labelled_rows(

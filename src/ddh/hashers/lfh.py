@@ -5,11 +5,11 @@ import scipy.special
 from numpy.typing import NDArray
 
 from ddh._core.arrays import sgn
+from ddh._core.labels import indicators
 from ddh._core.linear_algebra import Reals, Ridge, column_means
 from ddh._core.progress import track
 from ddh.hashers.base import Floats, LinearHasher
 from ddh.hashers.label_pairs import labelled_rows
-from ddh.neighbours.labels import indicators
 
 # the paper takes as many columns as bits, which is too noisy for short codes
 LEAST_COLUMNS = 64

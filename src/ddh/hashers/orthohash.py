@@ -5,10 +5,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax, normalize
 
+from ddh._core.labels import indicators
 from ddh.hashers.csq import hash_centres
 from ddh.hashers.deep import DeepHasher
 from ddh.hashers.deep_training import DeepTraining, HashLayers, Objective, standardize_batch
-from ddh.neighbours.labels import indicators
 from ddh.train.features import Pictures
 
 

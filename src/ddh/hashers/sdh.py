@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 
 from ddh._core.arrays import sgn
 from ddh._core.errors import InputError
+from ddh._core.labels import indicators
 from ddh._core.linear_algebra import BLOCK_ROWS, Reals, Ridge
 from ddh._core.progress import track
 from ddh._core.spans import spans
 from ddh.hashers.base import Floats
 from ddh.hashers.kernel_features import KernelHasher
 from ddh.hashers.label_pairs import labelled_rows
-from ddh.neighbours.labels import indicators
 
 
 class SDH(KernelHasher):

@@ -9,12 +9,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from ddh._core.errors import InputError
+from ddh._core.labels import check_labels
 from ddh._core.spans import spans
 from ddh.neighbours.alg1 import expand_in
 from ddh.neighbours.approximate import Approximation
 from ddh.neighbours.cosine import cosine_space
 from ddh.neighbours.knn import nearest_in
-from ddh.neighbours.labels import LabelGroups, check_labels, label_groups
+from ddh.neighbours.labels import LabelGroups, label_groups
 from ddh.neighbours.overlap import check_lists
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)

@@ -36,7 +36,7 @@ from threadpoolctl import threadpool_limits
 
 from ddh._core.arrays import l2_normalize, sgn
 from ddh._core.linear_algebra import Reals, best_rotation, random_rotation, top_eigenvectors
-from ddh._core.progress import Bar
+from ddh._core.progress import bar
 from ddh._core.spans import spans
 from ddh._core.threads import thread_map
 from ddh.codes import pack, search
@@ -91,12 +91,12 @@ def fit_graded(
     problem = Problem(basis, graph, bits, rng)
     sample = Sample(features, basis.rows, rng) if bits > SHORT else None
     history: list[dict[str, Any]] = []
-    with Bar("Fitting codes", total=1 + len(WEIGHTS) + len(LOOKS)) as bar:
+    with bar("Fitting codes", total=1 + len(WEIGHTS) + len(LOOKS)) as progress:
 
         def look(layer: Floats, weight: float, step: int = 0) -> float | None:
             kept = None if sample is None else sample.kept_neighbours(layer)
             history.append({"weight": weight, "step": step, "kept_neighbours": kept})
-            bar.update()
+            progress.update()
             return kept
 
         best = problem.start(0.0)

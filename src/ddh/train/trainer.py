@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ddh._core.bars import Bar
 from ddh._core.errors import DDHError
-from ddh._core.progress import Bar, bar
+from ddh._core.progress import bar
 from ddh.train import checkpoint_io
 from ddh.train.distributed import SINGLE, Processes
 from ddh.train.inputs import Inputs
