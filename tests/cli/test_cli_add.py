@@ -165,7 +165,7 @@ def test_a_model_of_ones_own_stays(home, monkeypatch):
     monkeypatch.setattr(add, "MIN_FITTED_ROWS", 2)
     for seed in range(3):
         write(home / "photos" / f"{seed}.jpg", seed)
-    shutil.copytree(add.default_model(), home / "own.ddh")
+    shutil.copytree(ddh.default_model(), home / "own.ddh")
     done = run("add", home / "photos", "--model", home / "own.ddh")
     assert (done["new"], done["fitted"]) == (3, 0)
     with ddh.index.open(default_location()) as index:

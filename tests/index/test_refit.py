@@ -94,6 +94,13 @@ def test_whoever_has_the_index_open_is_told_to_open_it_again(engine, tmp_path):
             with pytest.raises(DDHError):
                 use()
         assert len(index) == 110
+        model = ddh.load(tmp_path / "new.ddh")
+        assert other.follow()
+        assert not other.follow()
+        assert (other.bits, other.model_id) == (24, model.model_id)
+        assert other.search(model.encode(features[40:41]), 1)[0][0].key == "k40"
+        other.add(["x"], model.encode(features[:1]), features=features[:1])
+        assert "x" in index
 
 
 def test_what_cannot_be_refitted_says_why(tmp_path):

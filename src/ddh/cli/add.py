@@ -62,8 +62,7 @@ def add(
         with open_collection(location, None) as collection:
             roots = [root.path for root in collection.roots]
         for changed in watch_folders(roots):
-            # New codes would have to be opened anew by a service that runs beside this command.
-            document = bring_up_to_date(location, changed, None, prune, device, fit=False)
+            document = bring_up_to_date(location, changed, None, prune, device)
             emit(document, describe_update(document), as_json)
 
 
@@ -73,7 +72,6 @@ def bring_up_to_date(
     model: Path | None,
     prune: bool,
     device: str,
-    fit: bool = True,
 ) -> dict[str, Any]:
     """Add folders, or all of an index again where none are given, and fit its codes if it grew."""
     from ddh.hashers import default_model
@@ -93,7 +91,7 @@ def bring_up_to_date(
             (root.path, root.label) for root in collection.roots if root.is_there
         ]
         document = update(collection, places, prune, device)
-        fitted = _fit(collection, device) if fit else 0
+        fitted = _fit(collection, device)
         first = next((row for row in collection.index.items() if not collection.missing(row)), None)
         example = collection.file(first.path or first.key) if first else None
         document |= {"fitted": fitted, "example": example and str(example)}

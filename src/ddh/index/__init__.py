@@ -18,12 +18,13 @@ from pathlib import Path
 from ddh._core.errors import MissingDependency
 from ddh.index.base import Index
 from ddh.index.header import BIT_ORDER, IndexNotFound, OpenOptions
-from ddh.index.rows import FileStamp, Hit, IndexInfo, Row, Written
+from ddh.index.rows import FileStamp, Hit, IndexInfo, IndexRecoded, Row, Written
 
 __all__ = [
     "open",
     "Index",
     "IndexNotFound",
+    "IndexRecoded",
     "Hit",
     "Row",
     "FileStamp",

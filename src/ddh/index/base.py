@@ -95,6 +95,14 @@ class Index(ABC):
         that belong to them: all or nothing."""
 
     @abstractmethod
+    def _present_header(self) -> IndexHeader | None:
+        """The header as it is stored now."""
+
+    def _take_over(self, header: IndexHeader) -> None:
+        """Go on with the codes of another header, which somebody else has given the rows."""
+        self.header = header
+
+    @abstractmethod
     def _items(self, only: Filter, after: str | None) -> Iterator[Row]: ...
 
     @abstractmethod
@@ -351,7 +359,7 @@ class Index(ABC):
         """Give all rows the codes of another model, made from their stored features.
 
         All or nothing: whoever has the index open meanwhile goes on with the codes that it had,
-        and must open it again afterwards.
+        and must open it again, or `follow`, afterwards.
 
         Parameters
         ----------
@@ -373,6 +381,17 @@ class Index(ABC):
             header, dict(settings or {}), lambda part: check_codes(encode(part), bits, "the codes")
         )
         self.header = header
+
+    def follow(self) -> bool:
+        """Go on with the codes that somebody else has given the rows; whether there are any.
+
+        Codes and outputs of the former model must not be searched with any more.
+        """
+        header = self._present_header()
+        if header is None or (header.bits, header.model_id) == (self.bits, self.model_id):
+            return False
+        self._take_over(header)
+        return True
 
     def info(self) -> IndexInfo:
         """What this index is and how large."""

@@ -218,10 +218,16 @@ class LocalIndex(Index):
         with self._store.writing() as write:
             generation = write.recode(header.as_text(), encoded)
             self._store.db.executemany(SET_SETTING, settings.items())
-        self._store.close()
-        self.header = header
-        self._store = self._open_store()
+        self._take_over(header)
         self._store.drop_other_pages(generation)
+
+    def _present_header(self) -> IndexHeader | None:
+        return read_header(Path(self.location))
+
+    def _take_over(self, header: IndexHeader) -> None:
+        former, self.header = self._store, header
+        self._store, self._lists = self._open_store(), None
+        former.close()
 
     # -- reading rows ------------------------------------------------------------------------
 

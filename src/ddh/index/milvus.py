@@ -86,6 +86,16 @@ class MilvusIndex(Index):
                 MilvusClient.upsert, collection_name=self._collections.rows, data=batch
             )
 
+    def _present_header(self) -> IndexHeader | None:
+        run, collections = self._connection.run, database.Collections(self._collections.name)
+        run(collections.load)
+        return run(collections.header)
+
+    def _take_over(self, header: IndexHeader) -> None:
+        self._connection.run(self._collections.load)
+        self._kind, self._exact = self._connection.run(self._collections.kind), {}
+        super()._take_over(header)
+
     def _recode(
         self, header: IndexHeader, settings: dict[str, str], encode: Callable[[Stored], Codes]
     ) -> None:

@@ -152,6 +152,9 @@ class PostgresIndex(Index):
                 copy.write_row((key, code, path, *stamps, metadata or "{}", *more))
         return len(rows)
 
+    def _present_header(self) -> IndexHeader | None:
+        return self._connection.run(self._tables.header)
+
     def _recode(
         self, header: IndexHeader, settings: dict[str, str], encode: Callable[[Stored], Codes]
     ) -> None:

@@ -48,7 +48,8 @@ def refit(
 ) -> Refit:
     """Fit DDH on the features that an index stores, save the model, and re-encode every row.
 
-    Run it again after an interruption. Whoever has the index open must open it again.
+    Run it again after an interruption. Whoever has the index open must open it again, or
+    `follow`.
 
     Parameters
     ----------

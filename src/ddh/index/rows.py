@@ -168,9 +168,13 @@ def check_text(value: str, what: str) -> str:
     return value
 
 
-def recoded(location: object, model_id: str | None) -> DDHError:
-    """The error for an index that somebody else has given codes of another model."""
-    return DDHError(
+class IndexRecoded(DDHError):
+    """Somebody else has given the rows of an open index codes of another model."""
+
+
+def recoded(location: object, model_id: str | None) -> IndexRecoded:
+    """The error for an index whose codes are not those that it was opened with."""
+    return IndexRecoded(
         f"the index {location} has codes of another model ({model_id}) since it was opened: open "
         "it again"
     )

@@ -33,6 +33,7 @@ class Decoders:
     """Processes that decode uploads, which threads take in turn."""
 
     def __init__(self, preprocessing: Preprocessing, settings: Settings, processes: int) -> None:
+        self.preprocessing = preprocessing
         limits = Limits(settings.megapixels, settings.body_bytes, SLOW_MEGAPIXELS)
         seconds = settings.decode_seconds
         self._all = [IsolatedDecoder(preprocessing, limits, seconds) for _ in range(processes)]

@@ -10,6 +10,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from ddh._core.errors import DDHError, InputError, MissingDependency
+from ddh.index import IndexRecoded
 
 LOG = logging.getLogger("ddh.serve")
 
@@ -38,6 +39,8 @@ def _status_and_message(error: Exception) -> tuple[int, str]:
         return 400, "the client disconnected before its body was complete"
     if isinstance(error, InputError) and not isinstance(error, MissingDependency):
         return 422, str(error)
+    if isinstance(error, IndexRecoded):
+        return 503, "the codes of the index have just been made anew: try again"
     if isinstance(error, DDHError):
         LOG.error("%s", error)
         return 503, "the service cannot do this now; its log says why"

@@ -60,6 +60,7 @@ class Query(BaseModel):
     code: str | None
     bits: int
     key: str | None
+    model_id: str | None = None
     text: str | None = None
     covered: int | None = None
     values: list[float] | None = None

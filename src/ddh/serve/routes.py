@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import ddh
 from ddh._core.errors import InputError
 from ddh._core.jobs import read_jobs
-from ddh.index import Row
+from ddh.index import IndexRecoded, Row
 from ddh.index.collection import bytes_digest
 from ddh.index.rows import check_text
 from ddh.serve import models
@@ -47,6 +47,7 @@ router = APIRouter()
 
 async def _service(request: Request) -> Service:
     service: Service = request.app.state.service
+    await service.follow()
     return service
 
 
@@ -95,15 +96,27 @@ async def search(request: Request) -> Response:
     """The nearest rows to a code, to the row of a key, to an image, or to a text."""
     service = await _service(request)
     params, image = await read_body(request, SearchRequest, SearchParams)
+    try:
+        found = await _found(request, service, params, image)
+    except IndexRecoded:
+        await service.follow(at_once=True)
+        found = await _found(request, service, params, image)
+    return Response(found, media_type="application/json")
+
+
+async def _found(
+    request: Request, service: Service, params: SearchParams, image: bytes | None
+) -> bytes:
+    """The response body of a search."""
+    if image is not None:
+        await service.follow(at_once=True)  # the former model may be gone
     query = service.searcher.validate(params)  # before the network runs
     if query.text:
-        answer = await _unless_gone(request, service.search_text(query))
-        return Response(answer, media_type="application/json")
+        return await _unless_gone(request, service.search_text(query))
     if image is not None:
         encoding = await _unless_gone(request, service.encode(image))
         query = replace(query, digest=bytes_digest(image), **encoding._asdict())
-    found = await _unless_gone(request, service.search(query))
-    return Response(found, media_type="application/json")
+    return await _unless_gone(request, service.search(query))
 
 
 async def _unless_gone(request: Request, answer: Coroutine[Any, Any, Result]) -> Result:
@@ -308,7 +321,11 @@ def page_file(name: str) -> Response:
 @router.get("/health", response_model=models.Health, tags=["service"])
 async def health(service: ServiceOf) -> dict[str, Any]:
     """Whether the service can search (it runs a small search), and what it serves."""
-    await service.check()
+    try:
+        await service.check()
+    except IndexRecoded:
+        await service.follow(at_once=True)
+        await service.check()
     index = service.index
     return {
         "status": "ok",

@@ -18,19 +18,22 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
+from starlette.exceptions import HTTPException
 
 from ddh._core.errors import DDHError, InputError
 from ddh.codes.packing import MAX_BITS
-from ddh.index import Hit, Index
+from ddh.index import Hit, Index, IndexRecoded
 from ddh.index.collection import COMPARED_HITS, same_content_first
 from ddh.index.features import Stored
 from ddh.index.filters import make_filter
 from ddh.index.ranking import CANDIDATES, FEATURE_CANDIDATES, check_values
-from ddh.index.rows import check_text
+from ddh.index.rows import check_text, recoded
 from ddh.serve.bodies import CodeText, Fields, Where, parse_code
 from ddh.serve.errors import no_such_key
 from ddh.serve.items import Pictures
 from ddh.serve.settings import Settings
+
+CHANGED = "the index has codes of another model since: search again with the picture or the key"
 
 Code = NDArray[np.uint8]
 Values = NDArray[np.float32]
@@ -52,6 +55,9 @@ class SearchRequest(SearchParams):
 
     code: CodeText | None = None
     key: str | None = Field(None, description="The key of a row, to search by its code.")
+    model_id: str | None = Field(
+        None, description="The model of `code`, to be refused when the index has another one."
+    )
     text: str | None = Field(
         None, min_length=1, max_length=1000,
         description="What is to be seen, in words; only with `--text-model`.",
@@ -72,7 +78,7 @@ class Query:
     """A validated search by `code`, or by the code of the row `key` where it is None.
 
     A picture also has the `values` whose signs are its code, `features`, and the `digest` of its
-    file.
+    file. `model_id` is the model of the code.
     """
 
     params: SearchParams
@@ -83,6 +89,7 @@ class Query:
     features: Values | Stored | None = None
     digest: str = ""
     text: str = ""
+    model_id: str | None = None
 
     @property
     def end(self) -> int:
@@ -99,10 +106,15 @@ class Searcher:
     """Answers queries as JSON, with several handles of one index that threads take in turn."""
 
     def __init__(self, handles: Sequence[Index], pictures: Pictures, settings: Settings) -> None:
-        self._bits, self._pictures, self._settings = handles[0].bits, pictures, settings
+        self._pictures, self._settings = pictures, settings
+        self.follow(handles[0])
         self._free: SimpleQueue[Index] = SimpleQueue()
         for handle in handles:
             self._free.put(handle)
+
+    def follow(self, index: Index) -> None:
+        """Take queries for the codes that the index has now."""
+        self._bits, self._model_id = index.bits, index.model_id
 
     def validate(self, params: SearchParams) -> Query:
         """Check a request against the index and the limits of the service."""
@@ -112,6 +124,8 @@ class Searcher:
             if sum(value is not None for value in given) != 1:
                 raise InputError("give either code, key or text, the one to search by")
             key = None if params.key is None else check_text(params.key, "a key")
+            if params.model_id not in (None, self._model_id):
+                raise HTTPException(409, CHANGED)
             code = None if params.code is None else parse_code(params.code, self._bits)
             if params.values is not None:
                 if code is None:
@@ -128,12 +142,20 @@ class Searcher:
         make_filter(params.where, folder)  # refuses what no engine can compare
         where = json.dumps(params.where, sort_keys=True) if params.where else ""
         text = (isinstance(params, SearchRequest) and params.text) or ""
-        return Query(params, (where, folder), code, key, values, _parse_features(params), text=text)
+        features = _parse_features(params)
+        return Query(
+            params, (where, folder), code, key, values, features, text=text, model_id=self._model_id
+        )
 
     def answer(self, queries: Sequence[Query]) -> list[bytes | Exception]:
         """The response body of each query, or its error; runs in a worker thread."""
         index = self._free.get()
         try:
+            if index.engine != "local":  # whose searches do not say that the codes have changed
+                index.follow()
+            return self._answer(index, queries)
+        except IndexRecoded:
+            index.follow()
             return self._answer(index, queries)
         finally:
             self._free.put(index)
@@ -146,6 +168,8 @@ class Searcher:
         for position, query in enumerate(queries):
             if query.code is None:
                 answers[position] = no_such_key(query.key or "")
+            elif query.key is None and query.model_id != index.model_id:
+                answers[position] = recoded(index.location, index.model_id)
             else:
                 page, kind = query.params, (query.values is None, query.features is None)
                 groups[page.offset, page.k, query.filters, kind].append(position)
@@ -153,7 +177,7 @@ class Searcher:
             found = _nearest(index, [queries[i] for i in positions])
             seconds = round(time.perf_counter() - started, 6)
             for position, hits in zip(positions, found, strict=True):
-                answers[position] = self._body(queries[position], hits, seconds)
+                answers[position] = self._body(queries[position], hits, seconds, index.bits)
         return answers
 
     def text_body(
@@ -178,7 +202,9 @@ class Searcher:
         }  # fmt: skip
         return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
-    def _body(self, query: Query, hits: list[Hit] | DDHError, seconds: float) -> bytes | DDHError:
+    def _body(
+        self, query: Query, hits: list[Hit] | DDHError, seconds: float, bits: int
+    ) -> bytes | DDHError:
         """One page of results as JSON."""
         if isinstance(hits, DDHError):
             return hits
@@ -189,8 +215,9 @@ class Searcher:
         document = {
             "query": {
                 "code": query.code.tobytes().hex(),
-                "bits": self._bits,
+                "bits": bits,
                 "key": query.key,
+                "model_id": query.model_id,
                 # the shortest digits that read back as the same float32
                 "values": None if query.values is None else [float(str(v)) for v in query.values],
                 "features": None
@@ -212,7 +239,9 @@ def _with_codes(index: Index, queries: Sequence[Query]) -> list[Query]:
     keys = [query.key for query in queries if query.key is not None]
     codes = {row.key: row.code for row in index.get_many(keys)} if keys else {}
     return [
-        query if query.key is None else replace(query, code=codes.get(query.key))
+        query
+        if query.key is None
+        else replace(query, code=codes.get(query.key), model_id=index.model_id)
         for query in queries
     ]
 
@@ -270,6 +299,8 @@ def _nearest(index: Index, queries: Sequence[Query]) -> Sequence[list[Hit] | DDH
         limited = any(query.params.radius is not None for query in queries)
         found = search(candidates if limited else max(queries[0].end + 1, COMPARED_HITS))
         return [_page(index, query, hits) for query, hits in zip(queries, found, strict=True)]
+    except IndexRecoded:
+        raise
     except DDHError as error:
         return [error] * len(queries)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ from starlette.exceptions import HTTPException
 
 import ddh.index
 from ddh._core.errors import InputError
+from ddh.images import Preprocessing
 from ddh.index.collection import Collection
 from ddh.index.location import split_name
 from ddh.serve.batching import Batcher
@@ -37,10 +39,12 @@ THREADS = {
     "search": SEARCH_THREADS, "decode": 2, "model": 1, "write": 1, "pictures": 2, "catalog": 1,
     "duplicates": 1, "map": 1, "text": 1, "notes": 1,
 }  # fmt: skip
+LOOK_SECONDS = 1.0  # between looks at whether the rows have other codes
 MAX_SEARCH_BATCH = 64
 MAX_IMAGE_BATCH = 16
 MAP_CACHE_BYTES = DUPLICATES_CACHE_BYTES = 256 << 20
 
+LOG = logging.getLogger("ddh.serve")
 Result = TypeVar("Result")
 
 
@@ -95,27 +99,30 @@ class Service:
                 settings.text_model, cache, self.index, self.pictures, self.catalogs
             )
         self._decoders: Decoders | None = None
-        if folder := settings.model or collection.model:
-            self._set_up_encoding(folder)
-
-    def _set_up_encoding(self, folder: Path) -> None:
-        model_id, settings = self.index.model_id, self.settings
-        preprocessing = picture_preprocessing(folder, model_id)
+        self._looked, self._following = time.monotonic(), asyncio.Lock()
+        folder = settings.model or collection.model
+        preprocessing = folder and picture_preprocessing(folder, self.index.model_id)
         if preprocessing is None and settings.model is not None:
             raise InputError(
-                f"{folder} is not the model of this index ({model_id}), or it reads features and "
-                "not pictures: leave --model out to search by codes alone"
+                f"{folder} is not the model of this index ({self.index.model_id}), or it reads "
+                "features and not pictures: leave --model out to search by codes alone"
             )
-        if preprocessing is None:
-            return
-        self._decoders = Decoders(preprocessing, settings, THREADS["decode"])
-        self._decodings: Batcher[bytes, Pixels] = Batcher(
-            self._decoders.decode,
-            self._threads["decode"],
-            max_batch=1,
-            max_queue=settings.max_queued_images,
-            workers=THREADS["decode"],
-        )
+        if folder is not None and preprocessing is not None:
+            self._set_up_encoding(folder, preprocessing)
+
+    def _set_up_encoding(self, folder: Path, preprocessing: Preprocessing) -> None:
+        model_id, settings = self.index.model_id, self.settings
+        if self._decoders is None or self._decoders.preprocessing != preprocessing:
+            if self._decoders is not None:
+                self._decoders.close()
+            self._decoders = Decoders(preprocessing, settings, THREADS["decode"])
+            self._decodings: Batcher[bytes, Pixels] = Batcher(
+                self._decoders.decode,
+                self._threads["decode"],
+                max_batch=1,
+                max_queue=settings.max_queued_images,
+                workers=THREADS["decode"],
+            )
         self._encodings: Batcher[Pixels, Encoding] = Batcher(
             Encoder(folder, model_id, settings.device).encode,
             self._threads["model"],
@@ -123,6 +130,37 @@ class Service:
             max_queue=settings.max_queued_images,
             on_batch=self.metrics.encoded,
         )
+
+    async def follow(self, *, at_once: bool = False) -> None:
+        """Go on with the codes that another process has given the rows, with their own model.
+
+        Looks at most once in LOOK_SECONDS unless `at_once`.
+        """
+        if not at_once and time.monotonic() - self._looked < LOOK_SECONDS:
+            return
+        self._looked = time.monotonic()
+        async with self._following:
+            loop = asyncio.get_running_loop()
+            found = await loop.run_in_executor(self._threads["notes"], self._follow)
+            if found is None:
+                return
+            self.searcher.follow(self.index)
+            folder, preprocessing = found
+            if folder is not None and preprocessing is not None:
+                self._set_up_encoding(folder, preprocessing)
+            elif self._decoders is not None:  # the new model is not where it was, or reads features
+                self._decoders.close()
+                self._decoders = None
+
+    def _follow(self) -> tuple[Path | None, Preprocessing | None] | None:
+        """Where the model of new codes is, and how it reads pictures; None if they are the same."""
+        followed = [handle.follow() for handle in self._handles[:2]]  # the others search
+        if not any(followed):
+            return None
+        LOG.info("the index has codes of model %s now", self.index.model_id)
+        self.catalogs.invalidate()
+        folder = Collection(self.index).model
+        return folder, folder and picture_preprocessing(folder, self.index.model_id)
 
     def warm_up(self) -> None:
         """Build the catalog in the background, so that the first use of it need not wait."""
@@ -154,7 +192,7 @@ class Service:
         """Run a small search; raises what keeps the service from answering."""
         code = np.zeros(self.index.code_bytes, np.uint8)
         params = SearchParams.model_validate({"k": 1})
-        await self.search(Query(params, ("", None), code))
+        await self.search(Query(params, ("", None), code, model_id=self.index.model_id))
 
     async def encode(self, image: bytes) -> Encoding:
         """The code and outputs of an image file."""
