@@ -98,7 +98,8 @@ def test_whoever_has_the_index_open_is_told_to_open_it_again(engine, tmp_path):
         assert other.follow()
         assert not other.follow()
         assert (other.bits, other.model_id) == (24, model.model_id)
-        assert other.search(model.encode(features[40:41]), 1)[0][0].key == "k40"
+        found = other.search(model.encode(features[40:41]), 1, keys=["k40"])[0][0]
+        assert (found.key, found.distance) == ("k40", 0)
         other.add(["x"], model.encode(features[:1]), features=features[:1])
         assert "x" in index
 

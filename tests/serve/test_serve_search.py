@@ -46,7 +46,11 @@ def test_search_by_code_is_exact(reader, prepared):
         found = ask(reader, code=row.code.tobytes().hex(), k=10)
         assert pairs(found) == oracle(prepared, row.code)[:10]
         query = {"code": row.code.tobytes().hex(), "bits": 32, "key": None}
-        query |= {"values": None, "features": None}
+        query |= {
+            "values": None,
+            "features": None,
+            "model_id": reader.get("/health").json()["model_id"],
+        }
         assert found["query"] == query
         assert found["more"]
         item = found["results"][0]

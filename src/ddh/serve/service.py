@@ -101,7 +101,7 @@ class Service:
         self._decoders: Decoders | None = None
         self._looked, self._following = time.monotonic(), asyncio.Lock()
         folder = settings.model or collection.model
-        preprocessing = folder and picture_preprocessing(folder, self.index.model_id)
+        preprocessing = picture_preprocessing(folder, self.index.model_id) if folder else None
         if preprocessing is None and settings.model is not None:
             raise InputError(
                 f"{folder} is not the model of this index ({self.index.model_id}), or it reads "
@@ -160,7 +160,7 @@ class Service:
         LOG.info("the index has codes of model %s now", self.index.model_id)
         self.catalogs.invalidate()
         folder = Collection(self.index).model
-        return folder, folder and picture_preprocessing(folder, self.index.model_id)
+        return folder, picture_preprocessing(folder, self.index.model_id) if folder else None
 
     def warm_up(self) -> None:
         """Build the catalog in the background, so that the first use of it need not wait."""
