@@ -35,6 +35,7 @@
 #endif
 
 #define TILE_BYTES 32768   /* of rows: half of a first cache */
+#define FETCH_AHEAD 4096   /* bytes of rows, before they are needed */
 #define TABLE_ROWS 2048    /* rows between two looks at another slice of a table */
 #define SLICE 8            /* bytes of a code whose tables are used in one pass */
 #define MAX_LINE 64        /* bytes of a table's line: two queries to a byte */

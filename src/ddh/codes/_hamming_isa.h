@@ -176,6 +176,8 @@ TARGET RARE void NAME(keep_block)(const uint8_t *near, size_t from, const uint8_
         (void)width;                                                                            \
         for (; i + ISA_BLOCK <= n && answer->accept; i += ISA_BLOCK) {                          \
             unsigned most = answer->accept <= 255 ? answer->accept - 1 : 255;                   \
+            UNROLL for (int at = 0; at < ISA_BLOCK * WIDTH; at += 64)                           \
+                PREFETCH(rows + i * WIDTH + at + FETCH_AHEAD);                                  \
             if (NAME(near_##WIDTH)(query, rows + i * WIDTH, most, near))                        \
                 NAME(keep_block)(near, 0, query, rows + i * WIDTH, WIDTH, first + i, answer);   \
         }                                                                                       \
