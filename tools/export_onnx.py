@@ -7,10 +7,15 @@ features (n, 1280). The graph is written node by node, batch norms folded into t
 
 - `efficientnet-lite0.onnx`: weights stored in half precision and computed with in single;
 - `efficientnet-lite0-int8.onnx`: weights and activations in 8 bits (quantise-dequantise pairs,
-  which ONNX Runtime fuses into integer kernels). Weights have a scale per channel, activations
-  one per tensor, whose range is the one of least squared error on the calibration pictures. The
-  bias of each convolution is corrected for the mean error that rounding leaves in its outputs.
-  Pixels need no rounding: (pixel - 127) / 128 is what the network takes.
+  which ONNX Runtime fuses into integer kernels). Pixels need no rounding: (pixel - 127) / 128 is
+  what the network takes. Layer by layer, on calibration pictures:
+
+  1. weights have a scale per output channel, activations one per tensor, of least squared error;
+  2. weights are rounded one input after another, and those that are not rounded yet make up for
+     the error in the outputs (GPTQ, Frantar et al., ICLR 2023);
+  3. biases are corrected for the mean error that is left.
+
+  Calibration pictures must not be queries of what the encoder is judged by.
 
 Needs `pip install 'ddh[train]' onnx`.
 """
@@ -36,6 +41,9 @@ OPSET, IR_VERSION = 13, 8
 LEVELS, WEIGHT_LEVELS = 255, 127
 BATCH = 32
 BINS = 2048
+DAMPING = 0.01  # of the inputs' energy, against over-fitting to the calibration pictures
+STEP = 7  # of the activations, one of so many goes into a histogram
+PLACES = 128  # per picture, whose inputs are looked at
 Floats = NDArray[np.float32]
 Pixels = NDArray[np.uint8]
 
@@ -62,9 +70,13 @@ class Add:
 
 @dataclass
 class Quantisation:
-    """Scale and zero point per activation, and corrected biases."""
+    """What `build` needs for a network in 8 bits.
 
-    scales: dict[str, tuple[float, int]]
+    Scale and zero point per activation, codes and scales per weight, and biases.
+    """
+
+    activations: dict[str, tuple[float, int]]
+    weights: dict[str, tuple[NDArray[np.int8], Floats]]
     biases: dict[str, Floats]
 
 
@@ -99,7 +111,8 @@ def layers_of(network: Any) -> list[Conv | Add]:
 class Graph:
     """An ONNX graph under construction."""
 
-    def __init__(self) -> None:
+    def __init__(self, takes: tuple[str, list[Any]] = ("pixels", ["n", "height", "width", 3])):
+        self.takes = takes
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 
@@ -112,9 +125,8 @@ class Graph:
         return output
 
     def model(self, outputs: Sequence[str]) -> Any:
-        pixels = helper.make_tensor_value_info(
-            "pixels", TensorProto.UINT8, ["n", "height", "width", 3]
-        )
+        name, shape = self.takes
+        taken = helper.make_tensor_value_info(name, TensorProto.UINT8, shape)
         shapes = [
             ["n", DIMENSIONS] if n == "features" else ["n", None, None, None] for n in outputs
         ]
@@ -122,11 +134,19 @@ class Graph:
             helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
             for name, shape in zip(outputs, shapes, strict=True)
         ]
-        graph = helper.make_graph(self.nodes, NAME, [pixels], values, self.constants)
+        graph = helper.make_graph(self.nodes, NAME, [taken], values, self.constants)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)])
         model.ir_version, model.producer_name = IR_VERSION, "ddh"
         onnx.checker.check_model(model)
         return model
+
+
+def _conv(graph: Graph, layer: Conv, inputs: Sequence[str], output: str) -> str:
+    kernel = layer.weight.shape[-1]
+    return graph.node(
+        "Conv", inputs, output, kernel_shape=[kernel, kernel], strides=[layer.stride] * 2,
+        group=layer.groups, auto_pad="SAME_UPPER",
+    )  # fmt: skip
 
 
 def build(
@@ -154,12 +174,7 @@ def build(
 
     def rounded(layer: Conv) -> tuple[str, str]:
         assert quantisation is not None
-        W, bias = layer.weight, quantisation.biases[layer.name]
-        scale = np.abs(W).max(axis=(1, 2, 3)) / WEIGHT_LEVELS
-        # a channel of zeros still has a bias, which must fit into 32 bits
-        scale = np.maximum(scale, np.abs(bias) / quantised[layer.source] / 2**30)
-        scale = np.maximum(scale, 1e-12).astype(np.float32)
-        codes = np.rint(W / scale[:, None, None, None]).astype(np.int8)
+        (codes, scale), bias = quantisation.weights[layer.name], quantisation.biases[layer.name]
         bias_scale = (scale * np.float32(quantised[layer.source])).astype(np.float32)
         bias_codes = np.rint(bias / bias_scale).clip(-(2**31), 2**31 - 1).astype(np.int32)
         names = []
@@ -177,7 +192,7 @@ def build(
         if quantisation is None:
             graph.node("Identity", [produced], name)
             return
-        scale, zero = quantisation.scales[name]
+        scale, zero = quantisation.activations[name]
         graph.constant(f"{name}.scale", np.float32(scale))
         graph.constant(f"{name}.zero", np.uint8(zero))
         graph.node("QuantizeLinear", [produced, f"{name}.scale", f"{name}.zero"], f"{name}.codes")
@@ -195,11 +210,7 @@ def build(
             c = weights(f"{layer.name}.bias", layer.bias)
         else:
             W, c = rounded(layer)
-        kernel = layer.weight.shape[-1]
-        out = graph.node(
-            "Conv", [layer.source, W, c], f"{layer.name}.linear", kernel_shape=[kernel, kernel],
-            strides=[layer.stride] * 2, group=layer.groups, auto_pad="SAME_UPPER",
-        )  # fmt: skip
+        out = _conv(graph, layer, [layer.source, W, c], f"{layer.name}.linear")
         if layer.relu6:
             out = graph.node("Clip", [out, "zero", "six"], f"{layer.name}.clipped")
         activation(layer.name, out)
@@ -217,19 +228,26 @@ def batches(pixels: Pixels) -> Iterator[Pixels]:
         yield pixels[start : start + BATCH]
 
 
+def tensors(layers: Sequence[Conv | Add], names: list[str], pixels: Pixels) -> Iterator[Any]:
+    """(name, values) of tensors of the float network, batch by batch."""
+    run = session(build(layers, outputs=names))
+    for part in batches(pixels):
+        yield from zip(names, run.run(names, {"pixels": part}), strict=True)
+
+
+# -- rounding ----------------------------------------------------------------------------------
+
+
 def histograms(layers: Sequence[Conv | Add], pixels: Pixels) -> dict[str, Any]:
     """Of each activation of the float network: (counts, edges) over the calibration pictures."""
     names = [layer.name for layer in layers]
-    run = session(build(layers, outputs=names))
     bounds = {name: [0.0, 0.0] for name in names}
-    for part in batches(pixels):
-        for name, values in zip(names, run.run(names, {"pixels": part}), strict=True):
-            low, high = bounds[name]
-            bounds[name] = [min(low, float(values.min())), max(high, float(values.max()))]
+    for name, values in tensors(layers, names, pixels):
+        low, high = bounds[name]
+        bounds[name] = [min(low, float(values.min())), max(high, float(values.max()))]
     counts = {name: np.zeros(BINS) for name in names}
-    for part in batches(pixels):
-        for name, values in zip(names, run.run(names, {"pixels": part}), strict=True):
-            counts[name] += np.histogram(values, BINS, bounds[name])[0]
+    for name, values in tensors(layers, names, pixels):
+        counts[name] += np.histogram(values.ravel()[::STEP], BINS, bounds[name])[0]
     return {name: (counts[name], np.linspace(*bounds[name], BINS + 1)) for name in names}
 
 
@@ -248,44 +266,136 @@ def best_range(counts: Any, edges: Any) -> tuple[float, int]:
     return best[1], best[2]
 
 
-def quantise(layers: Sequence[Conv | Add], found: dict[str, Any], pixels: Pixels) -> Quantisation:
-    """Ranges from `histograms`, and biases corrected one convolution after another."""
-    scales = {name: best_range(*histogram) for name, histogram in found.items()}
-    convs = {k: layer for k, layer in enumerate(layers) if isinstance(layer, Conv)}
-    result = Quantisation(scales, {conv.name: conv.bias for conv in convs.values()})
-    wanted = means(build(layers, outputs=[f"{c.name}.linear" for c in convs.values()]), pixels)
-    for place, conv in convs.items():
-        name = f"{conv.name}.linear"
-        got = means(build(layers[: place + 1], result, outputs=[name]), pixels)
-        result.biases[conv.name] = conv.bias + (wanted[name] - got[name])
+def quantise(layers: Sequence[Conv | Add], pixels: Pixels) -> Quantisation:
+    """Round one layer after another, on what the rounded ones before it give."""
+    activations = {name: best_range(*found) for name, found in histograms(layers, pixels).items()}
+    result = Quantisation(activations, {}, {})
+    convs = [f"{layer.name}.linear" for layer in layers if isinstance(layer, Conv)]
+    wanted = dict.fromkeys(convs, np.zeros(()))
+    for name, values in tensors(layers, convs, pixels):
+        wanted[name] = wanted[name] + values.mean(axis=(2, 3), dtype=np.float64).sum(axis=0)
+    scales = {"scaled": (1 / 128, 127), **activations}
+    codes = {"scaled": np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))}
+    for place, layer in enumerate(layers):
+        scale, zero = scales[layer.name]
+        if isinstance(layer, Add):
+            parts = [(codes[n], *scales[n]) for n in (layer.first, layer.second)]
+            out = sum((c.astype(np.float32) - z) * np.float32(s) for c, s, z in parts)
+        else:
+            x = Rounded(codes[layer.source], *scales[layer.source])
+            rounded = round_weights(layer, x)
+            out = convolve(layer, rounded, x)
+            error = wanted[f"{layer.name}.linear"] / len(pixels) - out.mean(axis=(0, 2, 3))
+            bias = (layer.bias + error).astype(np.float32)
+            out += error[:, None, None].astype(np.float32)
+            # the bias of a channel must fit into 32 bits, even where its weights are all zero
+            least = np.abs(bias) / np.float32(x.scale) / 2**30
+            result.weights[layer.name] = rounded[0], np.maximum(rounded[1], least)
+            result.biases[layer.name] = bias
+            if layer.relu6:
+                out = out.clip(0, 6)
+        codes[layer.name] = (np.rint(out / scale) + zero).clip(0, LEVELS).astype(np.uint8)
+        later = {name for rest in layers[place + 1 :] for name in _sources(rest)}
+        codes = {name: values for name, values in codes.items() if name in later}
     return result
 
 
-def means(model: Any, pixels: Pixels) -> dict[str, Floats]:
-    """Mean per channel of each output of a model."""
-    run = session(model)
-    names = [output.name for output in run.get_outputs()]
-    totals = dict.fromkeys(names, np.zeros(()))
-    for part in batches(pixels):
-        for name, values in zip(names, run.run(names, {"pixels": part}), strict=True):
-            totals[name] = totals[name] + values.mean(axis=(2, 3), dtype=np.float64).sum(axis=0)
-    return {name: (total / len(pixels)).astype(np.float32) for name, total in totals.items()}
+def _sources(layer: Conv | Add) -> tuple[str, ...]:
+    return (layer.source,) if isinstance(layer, Conv) else (layer.first, layer.second)
+
+
+@dataclass
+class Rounded:
+    """A tensor (n, channels, height, width) in 8 bits."""
+
+    codes: Pixels
+    scale: float
+    zero: int
+
+
+def convolve(layer: Conv, weights: tuple[Any, Floats], x: Rounded) -> Floats:
+    """Outputs of a convolution with rounded weights, before the clip."""
+    graph = Graph(("codes", ["n", layer.weight.shape[1] * layer.groups, None, None]))
+    graph.constant("scale", np.float32(x.scale))
+    graph.constant("zero", np.uint8(x.zero))
+    graph.node("DequantizeLinear", ["codes", "scale", "zero"], "x")
+    graph.constant("W", (weights[0] * weights[1][:, None, None, None]).astype(np.float32))
+    graph.constant("c", layer.bias)
+    _conv(graph, layer, ["x", "W", "c"], "y")
+    run = session(graph.model(["y"]))
+    return np.concatenate([run.run(None, {"codes": part})[0] for part in batches(x.codes)])
+
+
+def round_weights(layer: Conv, x: Rounded) -> tuple[NDArray[np.int8], Floats]:
+    """Codes and scales per output channel, with little error in the outputs of the layer."""
+    H = _gram(layer, x)
+    groups, inputs = len(H), H.shape[1]
+    W = layer.weight.reshape(groups, -1, inputs).astype(np.float64)
+    energy = np.einsum("gii->gi", H)
+    energy[energy == 0] = 1
+    H[:, range(inputs), range(inputs)] = energy + DAMPING * energy.mean(axis=1, keepdims=True)
+    scale = _best_scales(W, energy)
+    codes = np.empty_like(W)
+    U = np.linalg.cholesky(np.linalg.inv(H)).transpose(0, 2, 1)  # H^-1 = U^T U
+    for j in range(inputs):
+        codes[:, :, j] = np.rint(W[:, :, j] / scale).clip(-WEIGHT_LEVELS, WEIGHT_LEVELS)
+        error = (W[:, :, j] - codes[:, :, j] * scale) / U[:, j, j, None]
+        W[:, :, j + 1 :] -= error[:, :, None] * U[:, None, j, j + 1 :]
+    return codes.reshape(layer.weight.shape).astype(np.int8), scale.ravel().astype(np.float32)
+
+
+def _best_scales(W: Any, energy: Any) -> Any:
+    """Of each output channel: the scale of the least error, weighted by the inputs' energy."""
+    peak = np.maximum(np.abs(W).max(axis=2), 1e-10) / WEIGHT_LEVELS
+    best, least = peak, np.full(peak.shape, np.inf)
+    for share in np.linspace(0.7, 1.0, 16):
+        scale = peak * share
+        codes = np.rint(W / scale[:, :, None]).clip(-WEIGHT_LEVELS, WEIGHT_LEVELS)
+        error = ((W - codes * scale[:, :, None]) ** 2 * energy[:, None]).sum(axis=2)
+        best, least = np.where(error < least, scale, best), np.minimum(error, least)
+    return best
+
+
+def _gram(layer: Conv, x: Rounded) -> Any:
+    """X^T X of each group's inputs X, at random places of the pictures."""
+    kernel, rng = layer.weight.shape[-1], np.random.default_rng(0)
+    grown = []
+    for length in x.codes.shape[2:]:
+        missing = (-(-length // layer.stride) - 1) * layer.stride + kernel - length
+        grown.append((max(missing, 0) // 2, max(missing, 0) - max(missing, 0) // 2))
+    groups = layer.groups
+    inputs = layer.weight.shape[1] * kernel**2
+    H = np.zeros((groups, inputs, inputs))
+    for part in batches(x.codes):
+        padded = np.pad(part, ((0, 0), (0, 0), *grown), constant_values=x.zero)
+        windows = np.lib.stride_tricks.sliding_window_view(padded, (kernel, kernel), (2, 3))
+        windows = windows[:, :, :: layer.stride, :: layer.stride]
+        rows, columns = windows.shape[2:4]
+        chosen = rng.permutation(rows * columns)[:PLACES]
+        found = windows[:, :, chosen // columns, chosen % columns]  # n, channels, places, k, k
+        X = (found.astype(np.float32) - x.zero) * np.float32(x.scale)
+        X = X.reshape(len(part), groups, -1, len(chosen), kernel**2).transpose(1, 0, 3, 2, 4)
+        X = X.reshape(groups, -1, inputs)
+        H += X.transpose(0, 2, 1) @ X
+    return H
 
 
 def quantisation_of(model: Any) -> Quantisation:
-    """Scales and biases of a quantised model, to build it again from the weights alone."""
+    """What a quantised model was built from."""
     arrays = {array.name: numpy_helper.to_array(array) for array in model.graph.initializer}
-    scales, biases = {}, {}
-    for name, array in arrays.items():
-        layer, _, kind = name.removesuffix(".scale").rpartition(".")
-        if name.endswith(".bias.scale"):
-            biases[layer] = (arrays[f"{layer}.bias.codes"] * array.astype(np.float64)).astype(
-                np.float32
-            )
-        elif name.endswith(".scale") and kind != "weight":
-            layer = name.removesuffix(".scale")
-            scales[layer] = (float(array), int(arrays[f"{layer}.zero"]))
-    return Quantisation(scales, biases)
+    result = Quantisation({}, {}, {})
+    for name, scale in arrays.items():
+        tensor = name.removesuffix(".scale")
+        layer, _, kind = tensor.rpartition(".")
+        if not name.endswith(".scale"):
+            continue
+        if kind == "weight":
+            result.weights[layer] = arrays[f"{tensor}.codes"], scale
+        elif kind == "bias":
+            result.biases[layer] = (arrays[f"{tensor}.codes"] * scale).astype(np.float32)
+        else:
+            result.activations[tensor] = float(scale), int(arrays[f"{tensor}.zero"])
+    return result
 
 
 def network_layers() -> list[Conv | Add]:
@@ -314,8 +424,7 @@ def main() -> None:
     options = parser.parse_args()
     layers, pixels = network_layers(), sample(options.calibration, options.count)
     onnx.save(build(layers, half=True), options.target / f"{NAME}.onnx")
-    result = quantise(layers, histograms(layers, pixels), pixels)
-    onnx.save(build(layers, result), options.target / f"{NAME}-int8.onnx")
+    onnx.save(build(layers, quantise(layers, pixels)), options.target / f"{NAME}-int8.onnx")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@ def test_the_bench_runs(tmp_path, monkeypatch):
     assert document["code queries while rows are added"]["requests"] > 0
     assert document["rows added"]["requests"] > 0
     assert document["rows added"]["not found afterwards"] == 0
-    for figures in ("code queries", "rows added"):
+    assert document["name queries"]["requests"] > 3
+    assert document["memory of the service"] is None or document["memory of the service"] > 1 << 20
+    for figures in ("code queries", "rows added", "name queries"):
         row = document[figures]
         assert 0 < row["p50 ms"] <= row["p99 ms"] <= row["max ms"]

@@ -1,7 +1,8 @@
 """`ddh bench serve`: a real `ddh serve` process under load from this one, on loopback.
 
 Code queries per second and their latencies, alone and while rows are added (all of which must be
-found afterwards); image queries per second beside the speed of the network alone.
+found afterwards); searches for names one after another, as somebody types; image queries per second
+beside the speed of the network alone.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,7 +39,10 @@ BATCH = 50_000  # rows added per call
 QUERIES = 4096
 CHECKED = 32
 WARM_SECONDS = 1.0
-ROWS = ("code queries", "code queries while rows are added", "rows added", "image queries")
+ROWS = (
+    "code queries", "code queries while rows are added", "rows added", "name queries",
+    "image queries",
+)  # fmt: skip
 COLUMNS = ("requests", "per second", "p50 ms", "p99 ms", "max ms")
 
 
@@ -67,7 +72,9 @@ def serve(quick: bool, as_json: bool, **settings: Any) -> None:
         if settings["images"]:
             document["image queries"] = image_queries(Path(scratch), settings)
     title = "{rows:,} codes of {bits} bits, k = {k}, {concurrency} concurrent queries, "
-    note = f"rows added and not found afterwards: {document['rows added']['not found afterwards']}"
+    memory = document["memory of the service"]
+    note = f"memory of the service: {memory >> 20} MB; " if memory else ""
+    note += f"rows added and not found afterwards: {document['rows added']['not found afterwards']}"
     if settings["images"]:
         network = document["image queries"]["network alone per second"]
         note += f"; the network alone: {network} images per second"
@@ -94,7 +101,7 @@ def code_queries(folder: Path, settings: dict[str, Any]) -> Record:
     rows = [
         _post("/items", key=f"new/{n}", code=code.tobytes().hex()) for n, code in enumerate(new)
     ]
-    with served(location, "--writable") as port:
+    with served(location, "--writable") as (port, process):
         _check(port, database, queries[:CHECKED], settings["k"])
         args = (port, requests, settings["concurrency"])
         asyncio.run(load(*args, WARM_SECONDS))
@@ -110,12 +117,52 @@ def code_queries(folder: Path, settings: dict[str, Any]) -> Record:
             f"new/{n}" in [item["key"] for item in _search(port, code, radius=0, k=1000)]
             for n, code in added
         ]
+        names = _typed(settings["rows"], seed)
+        _read_names(port)
+        typed = asyncio.run(load(port, names, 1, settings["seconds"]))
+        memory = _memory(process)
     adding["not found afterwards"] = found.count(False)
-    return {ROWS[0]: alone, ROWS[1]: beside, ROWS[2]: adding}
+    return {
+        ROWS[0]: alone, ROWS[1]: beside, ROWS[2]: adding, ROWS[3]: typed,
+        "memory of the service": memory,
+    }  # fmt: skip
 
 
 def _key(number: int) -> str:
     return f"{number % 100:02d}/{number:08d}.jpg"
+
+
+def _typed(rows: int, seed: int) -> list[bytes]:
+    """Requests of somebody who types names of rows, letter by letter, some with a folder."""
+    requests = []
+    for number in np.random.default_rng(seed).integers(0, rows, 64).tolist():
+        folder, name = _key(number).split("/")
+        words = [name[:length] for length in range(1, len(name) + 1)] + [f"{folder} {name[2:6]}"]
+        requests += [f"GET /find?text={word.replace(' ', '%20')}&limit=50" for word in words]
+    return [f"{line} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() for line in requests]
+
+
+def _read_names(port: int) -> None:
+    """Wait until the service has read the names of all rows."""
+    for _ in range(60):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/find?text=jpg&limit=1") as answer:
+                answer.read()
+            return
+        except urllib.error.HTTPError as error:  # it takes longer than a request may
+            if error.code != 503:
+                raise
+    raise DDHError("the service does not find names")
+
+
+def _memory(process: "subprocess.Popen[str]") -> int | None:
+    """Resident bytes of a process; None where the system does not say."""
+    try:
+        text = Path(f"/proc/{process.pid}/status").read_text()
+    except OSError:
+        return None
+    found = re.search(r"VmRSS:\s+(\d+) kB", text)
+    return 1024 * int(found[1]) if found else None
 
 
 def _search(port: int, code: Codes, **params: int) -> list[Record]:
@@ -154,7 +201,8 @@ def image_queries(folder: Path, settings: dict[str, Any]) -> Record:
     head = b'--bench\r\nContent-Disposition: form-data; name="image"; filename="a.jpg"\r\n\r\n'
     forms = [head + path.read_bytes() + b"\r\n--bench--\r\n" for path in source.paths]
     requests = [_request("/search", form, "multipart/form-data; boundary=bench") for form in forms]
-    with served(location, "--model", str(folder / "bench.ddh"), "--device", "cpu") as port:
+    options = ("--model", str(folder / "bench.ddh"), "--device", "cpu")
+    with served(location, *options) as (port, _):
         asyncio.run(load(port, requests[:16], 16, 60, once=True))
         measured = asyncio.run(load(port, requests, 16, 600, once=True))
     return {"network alone per second": round(len(source) / own["wall"], 1), **measured}
@@ -164,8 +212,8 @@ def image_queries(folder: Path, settings: dict[str, Any]) -> Record:
 
 
 @contextmanager
-def served(location: str, *options: str) -> Iterator[int]:
-    """A `ddh serve` process on a free port, stopped at the end."""
+def served(location: str, *options: str) -> Iterator[tuple[int, "subprocess.Popen[str]"]]:
+    """The port of a `ddh serve` process and the process, which is stopped at the end."""
     command = [sys.executable, "-m", "ddh", "serve", location, "--port", "0", "--log", "errors"]
     process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -173,7 +221,7 @@ def served(location: str, *options: str) -> Iterator[int]:
         found = re.search(r"http://\S+:(\d+)/", process.stdout.readline())
         if not found:
             raise DDHError("the service did not start")
-        yield int(found[1])
+        yield int(found[1]), process
     finally:
         process.terminate()
         process.wait(60)
