@@ -45,14 +45,14 @@ test-lowest:
 	  $(addprefix --ignore=tests/,bench cluster descriptors docs page serve)
 
 # The kernels built to stop at any access outside memory and any undefined behaviour: their tests,
-# and random calls (DDH_FUZZ is the number of cases).
+# and random calls (DDH_FUZZ is their number).
 SANITIZED := build/sanitized
 KERNEL_TESTS := $(addprefix tests/,codes/test_hamming_bounds.py codes/test_hamming_fuzz.py \
-  neighbours/test_neighbours_loops.py neighbours/test_loops_fuzz.py)
+  neighbours/test_neighbours_loops.py neighbours/test_loops_fuzz.py serve/test_names_fuzz.py)
 sanitize: setup-dev
 	rm -rf $(SANITIZED) && mkdir -p $(SANITIZED) && cp -r src/ddh $(SANITIZED) && rm -f $(SANITIZED)/ddh/*/*.so
-	for kernel in codes/_hamming neighbours/_overlap; do \
-	  $(CC) -g -fsanitize=address,undefined -fno-sanitize-recover=all -shared -fPIC \
+	for kernel in codes/_hamming neighbours/_overlap serve/_names; do \
+	  $(CC) -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -shared -fPIC \
 	    -I$$($(BIN)/python -c "import sysconfig; print(sysconfig.get_paths()['include'])") \
 	    src/ddh/$$kernel.c -o $(SANITIZED)/ddh/$$kernel.so || exit 1; done
 	LD_PRELOAD=$$($(CC) -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc OMP_NUM_THREADS=1 \
