@@ -109,6 +109,74 @@ def test_an_index_of_an_earlier_version_has_no_checksums(folder):
     assert rows_of(folder).keys() == before.keys() | {"new"}
 
 
+@pytest.fixture
+def with_features(folder: Path) -> Path:
+    """The same rows in an index that stores features."""
+    found = folder.with_name("features.index")
+    rows = rows_of(folder)
+    features = np.random.default_rng(1).standard_normal((len(rows), 20)).astype(np.float32)
+    codes = np.array([np.frombuffer(row[0], np.uint8) for row in rows.values()])
+    with ddh.index.open(found, bits=64, features=12) as index:
+        index.add(list(rows), codes, features=features, metadata=[row[3] for row in rows.values()])
+        index.delete(list(rows)[3:9])
+        index.upsert(list(rows)[:2], codes[:2], features=features[:2])
+    with closing(sqlite3.connect(found / "rows.sqlite")) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return found
+
+
+def features_of(folder: Path) -> dict[str, bytes]:
+    keys = list(rows_of(folder))
+    with ddh.index.open(folder) as index:
+        return dict(zip(keys, map(bytes, index.features(keys).view(np.uint8)), strict=True))
+
+
+def test_a_repair_keeps_features_with_their_rows(with_features):
+    rows, features = rows_of(with_features), features_of(with_features)
+    assert check(with_features).problems == []
+    change(with_features, b"mark 0100", b"mark 0900")
+    assert check(with_features, repair=True).lost == ["k0100"]
+    del rows["k0100"], features["k0100"]
+    assert rows_of(with_features) == rows
+    assert features_of(with_features) == features
+    assert check(with_features).problems == []
+
+
+@pytest.mark.parametrize("damage", ["changed", "shorter", "missing", "stray"])
+def test_a_row_without_its_features_is_no_sound_row(with_features, damage):
+    features = features_of(with_features)
+    with closing(sqlite3.connect(with_features / "rows.sqlite")) as db, db:
+        (row_id,) = db.execute("SELECT id FROM rows WHERE key = 'k0101'").fetchone()
+        if damage in ("changed", "shorter"):
+            value = features["k0101"][:-1] + (b"\x01" if damage == "changed" else b"")
+            db.execute("UPDATE features SET value = ? WHERE id = ?", (value, row_id))
+        elif damage == "missing":
+            db.execute("DELETE FROM features WHERE id = ?", (row_id,))
+        else:
+            db.execute("INSERT INTO features VALUES (9999, ?)", (features["k0101"],))
+    if damage == "shorter":
+        with ddh.index.open(with_features) as index, pytest.raises(DDHError, match="is damaged"):
+            index.features(["k0101"])
+    found = check(with_features, repair=True)
+    assert found.lost == ([] if damage == "stray" else ["k0101"])
+    assert found.problems
+    for key in found.lost:
+        del features[key]
+    assert features_of(with_features) == features
+    assert check(with_features).problems == []
+
+
+def test_features_whose_projection_is_lost_are_beyond_repair(with_features):
+    with closing(sqlite3.connect(with_features / "rows.sqlite")) as db, db:
+        db.execute("UPDATE settings SET value = 'AAAA' WHERE name LIKE 'features_transform%'")
+    with ddh.index.open(with_features) as index, pytest.raises(DDHError, match="projection"):
+        index.search(np.zeros((1, 8), np.uint8), 1, features=np.zeros((1, 20), np.float32))
+    assert "projection" in check(with_features).problems[0]
+    for _ in range(2):  # nothing is left in the way of the next attempt
+        with pytest.raises(DDHError, match="projection"):
+            check(with_features, repair=True)
+
+
 def use(folder: Path) -> None:
     """What a service does with an index."""
     with ddh.index.open(folder) as index:
@@ -118,13 +186,17 @@ def use(folder: Path) -> None:
         list(index.items())
         index.get("k0101")
         index.info()
-        index.upsert(["k0101"], np.zeros((1, 8), np.uint8))
+        features = index.features(["k0101"]) if index.header.features else None
+        index.upsert(["k0101"], np.zeros((1, 8), np.uint8), features=features)
         index.compact()
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_random_damage_is_our_error_and_what_is_recovered_is_true(folder, tmp_path, seed):
+def test_random_damage_is_our_error_and_what_is_recovered_is_true(
+    folder, with_features, tmp_path, seed
+):
     rng = random.Random(seed)
+    folder = with_features if seed % 4 == 3 else folder
     before = rows_of(folder)
     path = folder / "rows.sqlite"
     content = bytearray(path.read_bytes())

@@ -19,7 +19,7 @@ from serve_place import running
 
 REQUESTS = int(os.environ.get("DDH_FUZZ_REQUESTS", "1500"))
 CLIENTS = 16
-PATIENCE = 120.0  # seconds, on a busy machine; the service's own limits are below one
+PATIENCE = 400.0  # seconds, on a machine that others use; the service answers within its limits
 GROWTH_MB = 50
 LIMITS = ("--max-upload-mb", "1", "--max-megapixels", "1", "--body-seconds", "0.5")
 

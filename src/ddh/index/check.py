@@ -1,6 +1,7 @@
 """Check the files of a local index, and rebuild the index from the rows that are sound."""
 
 import os
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -16,6 +17,8 @@ from ddh._core.errors import DDHError, InputError
 from ddh._core.progress import bar
 from ddh.codes import code_bytes
 from ddh.index import local, local_store
+from ddh.index.base import IndexHeader
+from ddh.index.features import FeatureTransform
 from ddh.index.pages import BLOCK_ROWS, PageFile, block_count, unsound_blocks
 from ddh.index.rows import Codes, check_text, read_metadata, read_stamp
 
@@ -80,16 +83,16 @@ def check(location: str | os.PathLike[str], *, repair: bool = False) -> IndexChe
         raise InputError(f"{in_the_way[0]} is in the way of a repair: move or delete it")
     width = code_bytes(header.bits)
     with closing(local_store.connect(folder / local_store.ROWS_NAME)) as db:
-        examined = _Examination(db, folder, width, found)
+        examined = _Examination(db, folder, width, header.features, found)
         for _ in examined.batches():
             pass
         if found.problems and repair:
-            local.create(new, header)
-            with ddh.index.open(new) as index:
-                index.set_setting(**examined.settings())
-                for rows in _Examination(db, folder, width, IndexCheck("")).batches():
-                    if rows:
-                        index.upsert(**_columns(rows))
+            again = _Examination(db, folder, width, header.features, IndexCheck(""))
+            try:
+                _rebuild(new, header, again)
+            except BaseException:
+                shutil.rmtree(new, ignore_errors=True)
+                raise
     if found.problems and repair:
         folder.rename(copy)
         new.rename(folder)
@@ -97,19 +100,41 @@ def check(location: str | os.PathLike[str], *, repair: bool = False) -> IndexChe
     return found
 
 
+def _rebuild(folder: Path, header: IndexHeader, examined: "_Examination") -> None:
+    """A new index of the sound rows."""
+    local.create(folder, header)
+    with ddh.index.open(folder) as index:
+        index.set_setting(**examined.settings())
+        for rows in examined.batches():
+            if rows and header.features and index.feature_transform is None:
+                raise DDHError(
+                    "the projection of the stored features is lost, and they mean nothing without "
+                    "it: restore the index from a copy, or make it again"
+                )
+            if rows:
+                index.upsert(**_columns(rows))
+
+
 class _Examination:
     """One look at all rows, with what is found on the way."""
 
-    def __init__(self, db: sqlite3.Connection, folder: Path, width: int, found: IndexCheck) -> None:
+    def __init__(
+        self, db: sqlite3.Connection, folder: Path, width: int, components: int, found: IndexCheck
+    ) -> None:
         self.db, self.folder, self.width, self.found = db, folder, width, found
+        self.components = components  # of the features of a row
         columns = [name for _, name, *_ in self._try("PRAGMA table_info(rows)")]
         checksum = "checksum" if "checksum" in columns else "NULL"
-        self.select = f"SELECT id, {local.COLUMNS}, {checksum} FROM rows WHERE id BETWEEN ? AND ?"
+        value, table = ("value", " LEFT JOIN features USING (id)") if components else ("x''", "")
+        columns = f"id, {local.COLUMNS}, {checksum}, {value}"
+        self.select = f"SELECT {columns} FROM rows{table} WHERE id BETWEEN ? AND ?"
 
     def batches(self) -> Iterator[list[tuple[Any, ...]]]:
         """The sound rows in their order: columns, without id and checksum."""
         report = self.found.problems
         report += [text for (text,) in self._try("PRAGMA integrity_check(20)") if text != "ok"]
+        if self.components:
+            report += self._features()
         state = next(iter(self._try("SELECT generation, slots, live FROM state")), (0, 0, 0))
         generation, slots, live = (v if isinstance(v, int) and v >= 0 else 0 for v in state)
         codes, marks, sound = self._pages(generation, slots)
@@ -154,6 +179,18 @@ class _Examination:
         found = self._try("SELECT name, value FROM settings")
         return {k: v for k, v in found if isinstance(k, str) and isinstance(v, str)}
 
+    def _features(self) -> list[str]:
+        """What is wrong with the stored features, apart from those of a row."""
+        problems = []
+        try:
+            there = self._try("SELECT 1 FROM features LIMIT 1")
+            if there and FeatureTransform.from_settings(self.settings()) is None:
+                problems.append("the projection of the stored features is missing")
+        except DDHError as error:
+            problems.append(str(error))
+        strays = self._try("SELECT count(*) FROM features WHERE id NOT IN (SELECT id FROM rows)")
+        return problems + [f"features without a row: {n}" for (n,) in strays if n]
+
     def _try(self, query: str, values: tuple[int, ...] = ()) -> list[tuple[Any, ...]]:
         rows: list[tuple[Any, ...]] = []
         try:
@@ -189,18 +226,21 @@ class _Examination:
 
     def _sound(self, columns: list[Any], page: Codes) -> tuple[Any, ...] | None:
         """The row if it is what was written; its code may come from the page file."""
-        key, code, *others, checksum = columns
+        key, code, *others, checksum, features = columns
+        if type(features) is not bytes or len(features) != self.components:
+            return None
         copy = page.tobytes() or code
         for candidate in (code, copy) if checksum is not None else (copy,):
             with suppress(TypeError, ValueError, RecursionError):
-                right = local_store.row_checksums([candidate], [key], *([v] for v in others))[0]
+                whole = [candidate + features]
+                right = local_store.row_checksums(whole, [key], *([v] for v in others))[0]
                 if len(candidate) == self.width and checksum in (None, right):
                     check_text(key, "a key")
                     read_metadata(others[-1])
                     self.found.unchecked += checksum is None
                     if candidate != code:
                         self.found.problems.append(f"another code than in the page file: {key}")
-                    return key, candidate, *others
+                    return key, candidate, *others, features
         return None
 
 
@@ -212,4 +252,7 @@ def _columns(rows: list[tuple[Any, ...]]) -> dict[str, Any]:
         "paths": [row[2] for row in rows],
         "stamps": [read_stamp(*row[3:6]) for row in rows],
         "metadata": [read_metadata(row[6]) for row in rows],
+        "features": np.array([np.frombuffer(row[7], np.int8) for row in rows])
+        if rows[0][7]
+        else None,
     }

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ddh._core.arrays import l2_normalize
-from ddh._core.errors import InputError
+from ddh._core.errors import DDHError, InputError
 from ddh._core.spans import spans
 
 # The default number: with it the ranking by stored features is never more than 0.002 in mAP below
@@ -113,9 +113,15 @@ class FeatureTransform:
         parts = {name: text for name, text in settings.items() if name.startswith(SETTING)}
         if not parts:
             return None
-        text = "".join(parts[f"{SETTING}{i}"] for i in range(len(parts)))
-        with np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False) as arrays:
-            return cls(arrays["projection"], arrays["scales"])
+        try:
+            text = "".join(parts[f"{SETTING}{i}"] for i in range(len(parts)))
+            with np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False) as arrays:
+                return cls(arrays["projection"], arrays["scales"])
+        except Exception as error:  # zip files have many ways to be damaged
+            raise DDHError(
+                "the projection of the stored features is damaged: restore the index from a copy, "
+                "or make it again"
+            ) from error
 
 
 def check_features(features: ArrayLike, dimensions: int | None) -> NDArray[Any]:

@@ -1,6 +1,7 @@
 """The default engine: an index in a folder of its own, on this machine."""
 
 import json
+import operator
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -85,7 +86,11 @@ class LocalIndex(Index):
     def _insert(self, ids: range, rows: Columns) -> None:
         stamps = zip(*(stamp or (None, None, None) for stamp in rows.stamps), strict=True)
         codes, others = local_store.pack_blobs(rows.codes), (rows.paths, *stamps, rows.metadata)
-        checksums = local_store.row_checksums(codes, rows.keys, *others)
+        whole = codes
+        if rows.features is not None:
+            stored = local_store.pack_blobs(rows.features.view(np.uint8))
+            whole = list(map(operator.add, codes, stored))
+        checksums = local_store.row_checksums(whole, rows.keys, *others)
         local_store.keep_checksums(self._store.db)
         names = f"id, {COLUMNS}, checksum".split(", ")
         values = (ids, rows.keys, codes, *others, checksums)
@@ -96,7 +101,6 @@ class LocalIndex(Index):
         }
         local_store.insert_columns(self._store.db, "rows", columns)
         if rows.features is not None:
-            stored = local_store.pack_blobs(rows.features.view(np.uint8))
             local_store.insert_columns(self._store.db, "features", {"id": ids, "value": stored})
 
     def _among(
@@ -195,19 +199,24 @@ class LocalIndex(Index):
         stored = np.zeros((len(unique), self.header.features), np.int8)
         if found:
             at = np.searchsorted(unique, np.array([row_id for row_id, _ in found]) - 1)
-            values = b"".join(value for _, value in found)
+            values = b"".join(self._sound_features(value) for _, value in found)
             stored[at] = np.frombuffer(values, np.int8).reshape(len(at), -1)
         return stored[place.reshape(slots.shape)]
 
     def _features(self, keys: list[str]) -> Iterable[tuple[str, bytes]]:
         with self._store.reading():
             found = self._among("SELECT key, value", "key", keys, "rows JOIN features USING (id)")
-            return found.fetchall()
+            return [(key, self._sound_features(value)) for key, value in found]
 
     def _each_feature(self) -> Iterator[bytes]:
         with self._store.reading():
             found = self._store.db.execute("SELECT value FROM features ORDER BY id")
-            yield from (value for (value,) in found)
+            yield from (self._sound_features(value) for (value,) in found)
+
+    def _sound_features(self, value: Any) -> bytes:
+        if type(value) is not bytes or len(value) != self.header.features:
+            raise self._damaged("a row has features of another length")
+        return value
 
     def _recode(
         self, header: IndexHeader, settings: dict[str, str], encode: Callable[[Stored], Codes]

@@ -8,6 +8,7 @@ is rebuilt from the rows. The row with id i has slot i - 1; ids only grow, and o
 `compact` numbers them anew, under a new generation with a page file of its own.
 """
 
+import operator
 import os
 import sqlite3
 import threading
@@ -343,7 +344,7 @@ class Write:
         new = encode(list(features))
         codes[np.array(ids) - (span.start + 1)] = new
         blobs = pack_blobs(new)
-        checksums = row_checksums(blobs, *others)
+        checksums = row_checksums(list(map(operator.add, blobs, features)), *others)
         self._db.executemany(
             "UPDATE rows SET code = ?, checksum = ? WHERE id = ?",
             zip(blobs, checksums, ids, strict=True),
@@ -441,7 +442,10 @@ def keep_checksums(db: sqlite3.Connection) -> None:
 
 
 def row_checksums(codes: Sequence[bytes], *others: Sequence[Any]) -> list[int]:
-    """CRC-32 of what each row holds, column by column; one without any value costs nothing."""
+    """CRC-32 of what each row holds, column by column; one without any value costs nothing.
+
+    Stored features follow the code of their row.
+    """
     checksums = list(map(zlib.crc32, codes))
     for number, column in enumerate(others):
         if any(value is not None for value in column):
