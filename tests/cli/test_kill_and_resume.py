@@ -1,5 +1,9 @@
-"""kill -9 while `ddh encode` and `ddh index add` work: the next run goes on and ends the same."""
+"""kill -9 while `ddh encode`, `ddh index add` and `ddh pretrain` work: the next run ends the same.
 
+Two runs do not share a folder, and a full disk costs nothing that was done.
+"""
+
+import errno
 import subprocess
 import sys
 import time
@@ -8,10 +12,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from PIL import Image
 
 import ddh.index
 from ddh import DDH
+from ddh._core.atomic import DiskFull, exclusive
+from ddh._core.errors import InputError
+from ddh.cli import cli
 from ddh.index.check import check
 
 IMAGES = 24
@@ -21,7 +29,9 @@ import sys, time
 from ddh.cli import cli
 from ddh.cli import encode
 from ddh.hashers.ddh import DDH
+from ddh.pretrain import pretraining
 
+pretraining.CHECKPOINT_SECONDS = 0.0
 encode.PART_IMAGES = 4
 whole = DDH.encode_images
 
@@ -88,6 +98,54 @@ def test_encode(place, expected, tmp_path):
         codes = [code.tobytes() for code in saved["codes"]]
         assert dict(zip(saved["names"].tolist(), codes, strict=True)) == expected
     assert [path.name for path in tmp_path.iterdir()] == ["codes.npz"]
+
+
+def test_two_encodes_do_not_share_a_folder(place, tmp_path):
+    out = tmp_path / "codes.npz"
+    (tmp_path / "codes.npz.work").mkdir()
+    command = "encode", place / "photos", "-m", place / "model", "-o", out, "--resume"
+    with exclusive(tmp_path / "codes.npz.work"):
+        second = CliRunner().invoke(cli, [*map(str, command)])
+    assert isinstance(second.exception, InputError)
+    assert "another run works in" in str(second.exception)
+
+
+def test_encode_on_a_full_disk(place, expected, tmp_path, monkeypatch):
+    savez = np.savez
+
+    def on_a_full_disk(stream, **arrays) -> None:
+        if "names" in arrays:  # the result, after all parts
+            raise OSError(errno.ENOSPC, "No space left on device")
+        savez(stream, **arrays)
+
+    monkeypatch.setattr("ddh.cli.encode.PART_IMAGES", 4)
+    monkeypatch.setattr(np, "savez", on_a_full_disk)
+    command = "encode", place / "photos", "-m", place / "model", "-o", tmp_path / "codes.npz"
+    full = CliRunner().invoke(cli, [*map(str, command), "--quiet"])
+    assert isinstance(full.exception, DiskFull), full.output
+    assert len(list((tmp_path / "codes.npz.work").iterdir())) == IMAGES // 4
+    monkeypatch.setattr(np, "savez", savez)
+    monkeypatch.setattr("ddh.cli.encode.encode_images", None)  # all of it is kept
+    assert CliRunner().invoke(cli, [*map(str, command), "--resume", "--quiet"]).exit_code == 0
+    with np.load(tmp_path / "codes.npz") as saved:
+        assert [code.tobytes() for code in saved["codes"]] == list(expected.values())
+
+
+def test_pretrain(place, tmp_path):
+    options = ("--backbone", "resnet18-tiny", "--weights", "random", "--size", 16, "--epochs", 3)
+    command = ("pretrain", place / "photos", *options, "--batch-size", 8, "--device", "cpu")
+    run(*command, "-o", tmp_path / "whole.safetensors")
+    checkpoints = tmp_path / "cut.safetensors.work" / "ddh-run"
+    out = tmp_path / "cut.safetensors"
+
+    def written() -> int:
+        return len(list(checkpoints.glob("*.safetensors")))
+
+    kill_when(written, 1, *command, "-o", out)
+    assert not out.exists()
+    run(*command, "-o", out, "--resume")
+    assert out.read_bytes() == (tmp_path / "whole.safetensors").read_bytes()
+    assert not checkpoints.exists()
 
 
 def rows(folder: Path) -> dict[str, bytes]:

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from scipy import sparse
 
 import ddh
-from ddh._core.errors import InputError, ModelError
+from ddh._core.errors import DDHError, InputError, ModelError
 from ddh.images import ImageArray, ImageFolder
 from ddh.train import RunIdentity, checkpoint_io, distributed
 from ddh.train.graphs import read_graph
@@ -47,6 +47,31 @@ def test_only_our_own_files_are_deleted(X, tmp_path, monkeypatch):
     ddh.DDH(**FAST).fit(X, checkpoint_dir=tmp_path, resume=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["notes.txt", "pictures"]
     assert (tmp_path / "pictures" / "one.png").read_bytes() == b"mine too"
+
+
+def test_two_runs_do_not_share_a_folder(X, tmp_path, monkeypatch):
+    interrupted(ddh.DDH(**FAST), X, tmp_path, monkeypatch)
+    with run_folder(tmp_path, True, 0), pytest.raises(InputError, match="another run works"):
+        ddh.DDH(**FAST).fit(X, checkpoint_dir=tmp_path, resume=True)
+    assert not (tmp_path / NAME).exists()  # the first one has ended
+    ddh.DDH(**FAST).fit(X, checkpoint_dir=tmp_path, resume=True)
+
+
+@pytest.mark.parametrize("room", [200, 2000])
+def test_a_full_disk_is_our_error_and_the_run_goes_on_later(X, tmp_path, monkeypatch, room):
+    resource = pytest.importorskip("resource")
+    monkeypatch.setattr("ddh.train.linear.CHECKPOINT_SECONDS", 0.0)
+    whole = ddh.DDH(**FAST).fit(X, checkpoint_dir=tmp_path / "whole")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
+        with pytest.raises(DDHError, match="cannot be written"):
+            ddh.DDH(**FAST).fit(X, checkpoint_dir=tmp_path / "work")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    resumed = ddh.DDH(**FAST).fit(X, checkpoint_dir=tmp_path / "work", resume=True)
+    assert np.array_equal(whole.hash_weight_, resumed.hash_weight_)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_of_that_name_that_is_not_ours_is_refused(X, tmp_path):

@@ -1,10 +1,22 @@
 """Files that are whole or not there: written beside their place, and then moved into it."""
 
+import errno
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from ddh._core.errors import DDHError, InputError
+
+with suppress(ImportError):  # not on Windows
+    import fcntl
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class DiskFull(DDHError, OSError):
+    """There is no room for a file; what was there before is untouched."""
 
 
 @contextmanager
@@ -14,6 +26,13 @@ def atomic_path(target: Path) -> Iterator[Path]:
     try:
         yield temporary
         temporary.replace(target)
+    except OSError as error:
+        if error.errno in FULL and not isinstance(error, DiskFull):
+            raise DiskFull(
+                f"{target} cannot be written: {os.strerror(error.errno)}. Make room and run the "
+                "command again"
+            ) from error
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -25,3 +44,24 @@ def write_atomic(target: Path, content: bytes, *, durable: bool = False) -> None
         if durable:
             stream.flush()
             os.fsync(stream.fileno())
+
+
+@contextmanager
+def exclusive(folder: Path) -> Iterator[None]:
+    """Keep other processes out of a folder that exists, until the block or this process ends."""
+    if "fcntl" not in globals():
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InputError(
+                f"another run works in {folder}: wait until it has ended, or stop it"
+            ) from error
+        except OSError:
+            pass  # a file system without locks
+        yield
+    finally:
+        os.close(handle)

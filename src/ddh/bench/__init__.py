@@ -12,6 +12,7 @@ BENCHES = {
     "search": "ddh.bench.search:search",
     "scale": "ddh.bench.scale:scale",
     "serve": "ddh.bench.serve:serve",
+    "chaos": "ddh.bench.chaos:chaos",
     "methods": "ddh.bench.methods:methods",
     "table2": "ddh.bench.retrieval_table:table2",
     "table3": "ddh.bench.retrieval_table:table3",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ddh._core.atomic import atomic_path
+from ddh._core.atomic import atomic_path, exclusive
 from ddh._core.errors import InputError
 from ddh._core.jobs import recorded
 from ddh._core.output import csv_line, describe_failures, emit, json_option, quiet_option
@@ -91,9 +91,18 @@ def _encode_here(images: Path, model: Path, out: Path, device: str, resume: bool
     if not is_images(X):
         names, codes = [str(i) for i in range(len(X))], hasher.encode(X)
         failures: list[dict[str, Any]] = []
+        _write(out, names, codes, hasher)
     else:
-        names, codes, failures = _encode_parts(hasher, X, checkpoint_dir(out), resume)
-    _write(out, names, codes, hasher)
+        folder = checkpoint_dir(out)
+        if folder.exists() and not resume:
+            raise InputError(
+                f"{folder} holds an interrupted run: use --resume, or delete the folder"
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        with exclusive(folder):
+            names, codes, failures = _encode_parts(hasher, X, folder)
+            _write(out, names, codes, hasher)
+            shutil.rmtree(folder)
     return {
         "codes": str(out), "images": len(names), "bits": hasher.bits, "model_id": hasher.model_id,
         "skipped": failures, "ignored": dict(getattr(X, "ignored", {})),
@@ -142,14 +151,11 @@ def encode_batches(
 
 
 def _encode_parts(
-    model: Any, source: Any, folder: Path, resume: bool
+    model: Any, source: Any, folder: Path
 ) -> "tuple[list[str], NDArray[np.uint8], list[dict[str, Any]]]":
-    """Encode in parts of a few thousand images, each kept on disk until all are done."""
+    """Encode in parts of a few thousand images, each kept on disk until all are written."""
     import numpy as np
 
-    if folder.exists() and not resume:
-        raise InputError(f"{folder} holds an interrupted run: use --resume, or delete the folder")
-    folder.mkdir(parents=True, exist_ok=True)
     names: list[str] = []
     codes: list[NDArray[np.uint8]] = []
     failures: list[dict[str, Any]] = []
@@ -160,8 +166,8 @@ def _encode_parts(
             names += [part.names[i] for i in kept]
             codes.append(part_codes)
             failures += failed
-    shutil.rmtree(folder)
     if not names:
+        shutil.rmtree(folder)
         raise InputError(f"none of the images could be encoded: {failures[0]['reason']}")
     return names, np.concatenate(codes), failures
 

@@ -123,8 +123,8 @@ class _Examination:
     ) -> None:
         self.db, self.folder, self.width, self.found = db, folder, width, found
         self.components = components  # of the features of a row
-        columns = [name for _, name, *_ in self._try("PRAGMA table_info(rows)")]
-        checksum = "checksum" if "checksum" in columns else "NULL"
+        names = [name for _, name, *_ in self._try("PRAGMA table_info(rows)")]
+        checksum = "checksum" if "checksum" in names else "NULL"
         value, table = ("value", " LEFT JOIN features USING (id)") if components else ("x''", "")
         columns = f"id, {local.COLUMNS}, {checksum}, {value}"
         self.select = f"SELECT {columns} FROM rows{table} WHERE id BETWEEN ? AND ?"

@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from ddh._core.atomic import atomic_path
-from ddh._core.errors import ModelError
+from ddh._core.errors import DDHError, ModelError
 from ddh.train.distributed import SINGLE, Processes
 from ddh.train.identity import check_same_run
 
@@ -140,7 +140,13 @@ def write(path: Path, tensors: Tensors, state: dict[str, Any] | None = None) -> 
     checksums = {name: _checksum(tensor) for name, tensor in tidy.items()}
     metadata = {"state": json.dumps(state or {}), "checksums": json.dumps(checksums)}
     with atomic_path(path) as temporary:
-        save_file(tidy, temporary, metadata=metadata)
+        try:
+            save_file(tidy, temporary, metadata=metadata)
+        except SafetensorError as error:  # what the system says, such as a full disk
+            raise DDHError(
+                f"the checkpoint {path} cannot be written ({error}); the last one is kept: resume "
+                "from it when there is room"
+            ) from error
 
 
 def below(values: dict[str, Value], prefix: str) -> dict[str, Value]:

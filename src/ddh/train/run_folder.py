@@ -3,14 +3,14 @@
 import json
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ddh._core.atomic import write_atomic
+from ddh._core.atomic import exclusive, write_atomic
 from ddh._core.errors import InputError, ModelError
 from ddh.train.distributed import current
 
@@ -31,24 +31,25 @@ def run_folder(checkpoint_dir: Path | None, resume: bool, random_state: Any) -> 
     """A folder for the time of a run, and the seed that all of its processes use.
 
     Our files lie in `checkpoint_dir/ddh-run`, marked by a file that keeps a drawn seed: it alone
-    is deleted when the run has ended, and kept when it was interrupted.
+    is deleted when the run has ended, and kept when it was interrupted. Two runs cannot share it.
     """
     processes = current()
     folder = None if checkpoint_dir is None else checkpoint_dir / NAME
-    seed = processes.run_on_main(lambda: _begin(folder, resume, random_state))
-    try:
-        yield Run(folder, seed, resume)
-    except BaseException:
-        if folder is not None and processes.is_main and len(list(folder.iterdir())) == 1:
-            _delete(folder)  # it holds the marker alone: nothing to resume
-        raise
-    processes.barrier()
-    if folder is not None and processes.is_main:
-        _delete(folder)
+    with ExitStack() as held:
+        seed = processes.run_on_main(lambda: _begin(folder, resume, random_state, held))
+        try:
+            yield Run(folder, seed, resume)
+        except BaseException:
+            if folder is not None and processes.is_main and len(list(folder.iterdir())) == 1:
+                _delete(folder)  # it holds the marker alone: nothing to resume
+            raise
+        processes.barrier()
+        if folder is not None and processes.is_main:
+            _delete(folder)
 
 
-def _begin(folder: Path | None, resume: bool, random_state: Any) -> int:
-    """Make and mark the folder; the seed of the run."""
+def _begin(folder: Path | None, resume: bool, random_state: Any, held: ExitStack) -> int:
+    """Make, mark and lock the folder; the seed of the run."""
     seed = random_state
     if seed is None:
         seed = np.random.SeedSequence().generate_state(1)[0]
@@ -66,6 +67,7 @@ def _begin(folder: Path | None, resume: bool, random_state: Any) -> int:
         if random_state is None:
             seed = read_json(marker)["seed"]
     folder.mkdir(parents=True, exist_ok=True)
+    held.enter_context(exclusive(folder))
     write_atomic(marker, json.dumps({"seed": int(seed)}).encode())
     return int(seed)
 
