@@ -1,29 +1,22 @@
 # ddh and its web service, on a processor alone.
 #
-#   docker build -t ddh --build-arg TORCH_INDEX=URL .
+#   docker build -t ddh .
 #   alias in-docker='docker run --rm --user "$(id -u):$(id -g)" -v "$PWD:/data"'
-#   in-docker ddh fit photos/ -o photos.ddh
-#   in-docker ddh index add photos/ --index photos.index --model photos.ddh
+#   in-docker ddh add photos/ --index photos.index
 #   in-docker -p 127.0.0.1:8080:8080 -e DDH_TOKEN="$TOKEN" ddh
 #
 # The last one serves /data/photos.index; without a token of 16 characters or more it does not start.
 
 FROM python:3.11-slim AS build
-# The index of torch's builds for processors alone, a tenth as large as those for GPUs; its site
-# (pytorch.org, "Get started") tells it. Without one, pip's own index serves.
-ARG TORCH_INDEX
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends gcc libc6-dev \
     && rm -rf /var/lib/apt/lists/*
 RUN python -m venv /opt/ddh
 ENV PATH=/opt/ddh/bin:$PATH PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /source
-# The large libraries first: they stay in the cache of the builder while ddh itself changes.
-COPY constraints.txt ./
-RUN pip install --no-deps ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} "torch==2.13.0"
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml README.md LICENSE constraints.txt ./
 COPY src ./src
-RUN pip install -c constraints.txt ".[serve,lite,postgres,milvus,parquet]"
+RUN pip install -c constraints.txt ".[serve,photos,postgres,milvus,parquet]"
 
 FROM python:3.11-slim
 RUN useradd --create-home --uid 1000 ddh \

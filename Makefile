@@ -10,7 +10,7 @@ DEV := $(VENV)/.dev
 LOWEST := .venv-lowest
 SOURCES := pyproject.toml constraints.txt $(wildcard src/ddh/*/*.[ch])
 
-.PHONY: setup setup-dev demo test test-lowest sanitize lint lint-page docs docs-check notebooks rescore clean
+.PHONY: setup setup-dev demo test test-light test-lowest sanitize lint lint-page docs docs-check notebooks rescore clean
 
 # What ddh needs to run, and nothing else: no torch.
 setup: $(RUNTIME)
@@ -35,6 +35,16 @@ demo: setup
 test: setup-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/cluster
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --ignore tests/cluster
+
+# The wheel in an environment of its own, with the web page and all kinds of pictures, but no torch.
+LIGHT := build/light
+test-light:
+	rm -rf $(LIGHT) && $(PYTHON) -m venv $(LIGHT)/venv
+	$(LIGHT)/venv/bin/python $(INSTALL) -c constraints.txt ".[serve,photos]"
+	! $(LIGHT)/venv/bin/python -c "import torch" 2>/dev/null
+	test "$$(du -sm $(LIGHT)/venv | cut -f1)" -le 500
+	cd $(LIGHT) && PATH=$$PWD/venv/bin:$$PATH DDH_INDEX=$$PWD/photos.index DDH_CACHE=$$PWD/cache DDH_STATE=$$PWD/state \
+	  python ../../tests/light_check.py
 
 # With the lowest versions that pyproject.toml declares: the tests of what needs no extra but faiss.
 test-lowest:

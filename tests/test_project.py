@@ -95,7 +95,7 @@ def test_workflows_are_valid_and_run_our_targets(repository):
             for step in job["steps"]:
                 assert ("uses" in step) != ("run" in step)
                 used |= set(re.findall(r"\bmake ([a-z-]+)", step.get("run", "")))
-    assert used == {"lint", "test", "test-lowest", "sanitize", "docs-check"}
+    assert used == {"lint", "test", "test-light", "test-lowest", "sanitize", "docs-check"}
     assert used <= targets
 
 
