@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import pytest
 from photographs import photograph
-from PIL import Image, ImageEnhance
+from PIL import Image, ImageDraw, ImageEnhance, ImageFont
 
 from ddh._core.errors import InputError
 from ddh.bench.edits import SINGLE
@@ -91,6 +91,54 @@ def test_another_background_is_not_a_duplicate(tmp_path):
     Image.fromarray(front).save(tmp_path / "a.png")
     Image.fromarray(np.where(inside[..., None], front, back)).save(tmp_path / "b.png")
     assert find_duplicates(tmp_path).groups == []
+
+
+def pasted(image: Image.Image, part: Image.Image, place: tuple[int, int]) -> Image.Image:
+    """A round thing in front of a picture."""
+    mask = Image.new("L", part.size)
+    ImageDraw.Draw(mask).ellipse((0, 0, *part.size), fill=255)
+    image = image.copy()
+    image.paste(part, place, mask)
+    return image
+
+
+def numbered(image: Image.Image, number: str) -> Image.Image:
+    image = image.copy()
+    ImageDraw.Draw(image).text((40, 30), number, (20, 20, 60), ImageFont.load_default(30))
+    return image
+
+
+@pytest.mark.parametrize("case", ["replaced", "moved", "appeared", "number", "painted"])
+def test_one_scene_with_another_thing_is_not_a_duplicate(tmp_path, case):
+    """The rest is equal to the pixel; what differs was not laid on a picture, as text is."""
+    scene, thing, other = photograph(6), photograph(7, (90, 70)), photograph(8, (90, 70))
+    bright = scene.point(lambda level: 128 + level // 2)
+    first, second = {
+        "replaced": (pasted(scene, thing, (90, 80)), pasted(scene, other, (90, 80))),
+        "moved": (pasted(scene, thing, (60, 60)), pasted(scene, thing, (150, 100))),
+        "appeared": (scene, pasted(scene, thing, (120, 90))),
+        "number": (numbered(bright, "B7 2048391"), numbered(bright, "K4 9173565")),
+        "painted": (scene, scene),
+    }[case]
+    if case == "painted":
+        red, green, blue = second.crop((90, 80, 180, 150)).split()
+        second = pasted(scene, Image.merge("RGB", (blue, red, green)), (90, 80))
+    first.save(tmp_path / "a.jpg", quality=92)
+    second.save(tmp_path / "b.jpg", quality=92)
+    found = find_duplicates(tmp_path)
+    assert found.groups == []
+    assert len(found.similar) == 1
+
+
+@pytest.mark.parametrize("name", ["watermark", "text", "border"])
+def test_the_picture_without_what_was_laid_on_it_is_kept(tmp_path, name):
+    image = photograph(1)
+    image.save(tmp_path / "original.jpg", quality=70)
+    (edit,) = (edit for edit in SINGLE if edit.name == name)
+    content, ending = edit(image, np.random.default_rng(4))  # more bytes, of better quality
+    (tmp_path / f"edited{ending}").write_bytes(content)
+    assert only_pair(tmp_path).keep.path.stem == "original"
+    assert find_duplicates(tmp_path, keep="bytes").groups[0].keep.path.stem == "edited"
 
 
 def test_flat_pictures_are_not_all_the_same(tmp_path):

@@ -121,10 +121,10 @@ def _pdq(paths: list[Path]) -> NDArray[np.uint8]:
 
 def _network(paths: list[Path]) -> NDArray[np.float32]:
     from ddh._core.arrays import l2_normalize
-    from ddh.backbones import create
+    from ddh.backbones import OnnxNetwork
     from ddh.train import Extractor
 
-    extractor = Extractor(create("efficientnet-lite0").eval(), "cpu")
+    extractor = Extractor(OnnxNetwork(), "cpu")
     found = [batch.features for batch in extractor.stream(ImageFiles(paths))]
     features: NDArray[np.float32] = l2_normalize(np.concatenate(found))
     return features

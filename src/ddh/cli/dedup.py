@@ -71,9 +71,9 @@ def dedup(
     """Find duplicates in folders and suggest which picture of each group to keep.
 
     Needs no model and no index. Every duplicate is verified against the kept picture on its
-    pixels; what is only alike is listed apart and never proposed for removal. The picture with the
-    most pixels is kept, then the most bytes per pixel, then the better format, the oldest file
-    and the first path, unless --keep says otherwise.
+    pixels; what is only alike is listed apart and never proposed for removal. A picture without
+    text or a watermark is kept, with the most pixels (borders apart), then the most bytes per
+    pixel, then the better format, the oldest file and the first path, unless --keep says otherwise.
 
     Nothing is changed unless --move-to, --trash or --hardlink says so, and --undo restores it.
     Files that have changed since they were compared are left alone and named.

@@ -31,7 +31,7 @@ RADIUS = 7  # bits of 63 between perceptual codes
 MOST_NEIGHBOURS = 24  # pairs that one picture proposes by each search
 WORD_BITS, WORDS = 20, 3
 COMMON = 48  # features with the same word, from which on the word says nothing
-FEATURE_RADIUS = 14  # bits of 64 between matching features
+FEATURE_RADIUS, PAIR_RADIUS = 14, 18  # bits of 64 between matching features; of two pictures alone
 LEAST_MATCHES, MOST_MATCHES = 3, 80
 _PIXELS, _TURN, _SCALE = 5.0, np.deg2rad(15), np.log(1.3)  # what agrees with a transform
 
@@ -115,13 +115,23 @@ def by_codes(prints: list[Fingerprint]) -> list[Candidate]:
     content = np.concatenate([np.arange(len(one.codes)) for one in prints]) > 0
     codes = np.concatenate([one.codes for one in prints])
     found = []
-    for first, second, turn in code_pairs(codes):
+    for first, second, turn in code_pairs(codes) if len(prints) > 2 else _all_turns(codes):
         for i, j in zip(first.tolist(), second.tolist(), strict=True):
             a, b = int(owner[i]), int(owner[j])
             if a != b:
                 frames = (prints[a], bool(content[i])), (prints[b], bool(content[j]))
                 found.append(Candidate(a, b, FEATURES, partial(_turned, *frames, turn)))
     return found
+
+
+def _all_turns(codes: Bits) -> Iterator[tuple[Rows, Rows, int]]:
+    """Every pair under its nearest turns: for two pictures that someone takes for duplicates."""
+    first, second = np.triu_indices(len(codes), 1)
+    turned = [turned_codes(codes, turn) for turn in range(TURNS)]
+    distances = [np.bitwise_count(codes[first] ^ each[second]).sum(axis=1) for each in turned]
+    for turn, distance in enumerate(distances):
+        near = distance <= np.maximum(np.min(distances, axis=0), RADIUS)
+        yield first[near], second[near], turn
 
 
 def _turned(a: tuple[Fingerprint, bool], b: tuple[Fingerprint, bool], turn: int) -> Matrix:
@@ -155,7 +165,7 @@ def by_features(prints: list[Fingerprint]) -> list[Candidate]:
     owner = np.repeat(np.arange(len(prints)), [len(one.features) for one in prints])
     points = np.concatenate([one.points for one in prints])
     features = np.concatenate([one.features for one in prints])
-    first, second, mirrored = _matches(features, owner)
+    first, second, mirrored = (_matches if len(prints) > 2 else _all_matches)(features, owner)
     pair = (owner[first] * len(prints) + owner[second]) * 2 + mirrored
     order = np.argsort(pair, kind="stable")
     first, second, pair = first[order], second[order], pair[order]
@@ -201,6 +211,17 @@ def _matches(features: Bits, owner: Rows) -> tuple[Rows, Rows, NDArray[np.bool_]
     return first, second, np.bitwise_count(values[first] ^ values[second]) > 32
 
 
+def _all_matches(features: Bits, owner: Rows) -> tuple[Rows, Rows, NDArray[np.bool_]]:
+    """As `_matches`, of two pictures, without words and within a wider radius."""
+    one, other = np.flatnonzero(owner == 0), np.flatnonzero(owner == 1)
+    bits = np.bitwise_count(features[one, None] ^ features[None, other]).sum(axis=2)
+    near = (bits <= PAIR_RADIUS) | (bits >= 64 - PAIR_RADIUS)
+    first, second = np.nonzero(near)
+    order = np.argsort(np.minimum(bits, 64 - bits)[near], kind="stable")
+    first, second = first[order], second[order]
+    return one[first], other[second], bits[first, second] > 32
+
+
 def fit_similarity(a: Floats, b: Floats, mirrored: bool) -> Matrix | None:
     """The similarity transform from points `b` to `a` that most matches agree on.
 
@@ -237,7 +258,7 @@ def fit_similarity(a: Floats, b: Floats, mirrored: bool) -> Matrix | None:
 
 def _distinct(a: Floats, b: Floats) -> int:
     """Matches at different places: one place may carry several features."""
-    return min(len(np.unique(np.rint(points[:, :2] / 2), axis=0)) for points in (a, b))
+    return min(len(set(map(tuple, np.rint(points[:, :2] / 2).tolist()))) for points in (a, b))
 
 
 def _strongest(found: list[Candidate]) -> list[Candidate]:

@@ -10,6 +10,7 @@ from ddh.images.decoding import printable
 # Formats that keep every pixel first; among the others, newer ones spend bytes better.
 FORMATS = ("TIFF", "PNG", "BMP", "PPM", "JPEG2000", "WEBP", "AVIF", "HEIF", "JPEG", "MPO", "GIF")
 
+DEFAULT_KEEP = "pixels"
 Order = Callable[[Picture], tuple[Any, ...]]
 
 

@@ -3,7 +3,7 @@
 The common part is drawn from both at the resolution of the coarser one. A tone curve from one to
 the other takes out brightness, contrast and colour; the structure that is left is compared window
 by window (as in SSIM). Windows without structure prove nothing and are not counted. A duplicate
-agrees in nearly all windows, or disagrees in a compact part only (text, a watermark).
+differs nowhere by more than compression does, or only by text or a watermark on one of the two.
 """
 
 from dataclasses import dataclass
@@ -18,23 +18,31 @@ from ddh.duplicates.results import Kind
 from ddh.images import decode
 
 LOADED = 256  # pixels of the longer side of the pictures that are compared
-COMPARED = 96  # pixels of the longer side of the common part
+COMPARED, LEAST_COMPARED = 160, 96  # pixels of the longer side of the common part
+FINE = 192  # the same where it may carry text
 WINDOW = 9
 INSIDE = 0.9  # of one of the pictures must be common, borders apart
 LEAST_SHARE = 0.25  # of the other
 STRUCTURE = 40.0  # variance of grey levels from which on a window counts
 LEAST_STRUCTURE = 0.04  # of the windows must count
 SAME_WINDOW = 0.6
-SAME, OVERLAID = 0.94, 0.76  # windows that agree, at least
-CLEAN, CLEAN_OVERLAID = 0.945, 0.96  # mean agreement of the windows that agree
-UNTOUCHED = 0.985  # windows that agree where nothing was laid on the picture
+SAME, OVERLAID = 0.94, 0.7  # windows that agree, at least
+CLEAN, CLEAN_LARGE, CLEAN_OVERLAID = 0.94, 0.95, 0.97  # agreement where nothing was changed
 TONE, COLOUR = 28.0, 14.0  # levels that the means of a window may differ by
-REPAINTED = 0.03  # windows with the same structure in another colour, at most
+REPAINTED = 0.02  # windows with the same structure in another colour, at most
 NOISE = 60.0  # variance that compression alone may add to a window
+CHANGED = 150.0  # variance of a difference that compression alone does not make
+UNTOUCHED = 0.001  # windows that may differ so where nothing was laid on a picture
+STROKE, SOLID, MOST_STROKES = 24.0, 0.25, 0.2  # of text: levels; shares of thick parts, of all
+VEIL = 0.6  # opacity of a watermark, at most
+ADDED, ADDED_VEIL = 0.68, 0.6  # how clearly what differs was added to one picture
+ADJUSTED, CLIPPED = 5.0, 0.25  # levels of another brightness; clipped pixels of a window
 ALIKE = 0.35
-CERTAIN = 0.97  # agreement that no finer alignment needs to improve
+NEARLY = 0.75  # agreement that a finer alignment may improve
+ALIGNED = 112, 224  # pixels of the longer side at which pictures are aligned
 
 Grey = NDArray[np.float32]
+Planes = NDArray[np.uint8]  # grey, two of chroma, and where a pixel is clipped
 
 
 @dataclass(frozen=True)
@@ -45,6 +53,7 @@ class Verdict:
     kind: Kind
     score: float
     similar: bool = True
+    is_cleaner: bool = False  # whether text or a watermark lies on the first, not on the second
 
 
 UNLIKE = Verdict(False, "cropped", 0.0, similar=False)
@@ -74,10 +83,15 @@ def compare(
 ) -> Verdict:
     """Lay picture `b` on picture `a` by the matrix and compare what they have in common."""
     verdict = _compare(a, b, matrix, pixels)
-    if verdict.duplicate and verdict.score >= CERTAIN:
+    if verdict.duplicate:
         return verdict
-    refined = _compare(a, b, refine(matrix, *pixels), pixels)
-    return max(verdict, refined, key=lambda one: (one.duplicate, one.score))
+    for side in ALIGNED:
+        matrix = refine(matrix, *pixels, side)
+        refined = _compare(a, b, matrix, pixels)
+        verdict = max(verdict, refined, key=lambda one: (one.duplicate, one.score))
+        if verdict.duplicate or verdict.score < NEARLY:
+            break
+    return verdict
 
 
 def _compare(
@@ -86,34 +100,41 @@ def _compare(
     view = _common(a, b, matrix, *pixels)
     if view is None:
         return UNLIKE
-    first, second, mask, shares, frames = view
-    both_ways = _agreement(first, second, mask), _agreement(second, first, mask)
-    agreement = max(both_ways, key=lambda found: found.same * found.clean)
-    repainted = min(found.repainted for found in both_ways)  # grey does not tell colours
+    first, second, mask, shares, frames, detail = view
+    agreement = _agreement(first, second, mask)
+    repainted = agreement.repainted
+    if not agreement.is_perfect:  # a tone curve may lose levels, and grey does not tell colours
+        back = _agreement(second, first, mask)
+        repainted = min(repainted, back.repainted)
+        agreement = max(agreement, back, key=lambda found: found.same * found.clean)
     score = round(float(agreement.same * agreement.clean), 3)
     contained = max(*shares, *frames) >= INSIDE and min(shares) >= LEAST_SHARE
-    overlaid = agreement.same < SAME
+    cleaner = 0
+    if agreement.changed <= UNTOUCHED:
+        same = agreement.same >= SAME and agreement.clean >= CLEAN + detail * (CLEAN_LARGE - CLEAN)
+    else:
+        same = agreement.same >= OVERLAID and agreement.clean >= CLEAN_OVERLAID
+        if same and contained:
+            finer = _common(a, b, matrix, *pixels, fine=True)
+            cleaner = _overlay(*finer[:3])
+            same = cleaner != 0
     duplicate = bool(
-        contained
-        and agreement.structured >= LEAST_STRUCTURE
-        and agreement.clean >= (CLEAN_OVERLAID if overlaid else CLEAN)
-        and agreement.same >= OVERLAID
-        and (not overlaid or agreement.compact)
-        and repainted < REPAINTED
+        contained and same and agreement.structured >= LEAST_STRUCTURE and repainted < REPAINTED
     )
     if agreement.structured < LEAST_STRUCTURE:
         duplicate = contained and agreement.same >= SAME and _nearly_equal(first, second, mask)
-    kind = _kind(a, b, matrix, shares, frames, agreement, (first, second, mask))
-    return Verdict(duplicate, kind, score, similar=score >= ALIKE)
+    view = first, second, mask
+    kind = _kind(a, b, matrix, shares, frames, agreement, view) if duplicate else UNLIKE.kind
+    return Verdict(duplicate, kind, score, similar=score >= ALIKE, is_cleaner=cleaner > 0)
 
 
 # -- laying one picture on the other ---------------------------------------------------------------
 
 
-def refine(matrix: Matrix, a: Loaded, b: Loaded) -> Matrix:
+def refine(matrix: Matrix, a: Loaded, b: Loaded, pixels: int = ALIGNED[0]) -> Matrix:
     """The matrix after a few steps of ECC alignment (Evangelidis and Psarakis, 2008)."""
     cv2 = opencv()
-    side = 112 / SIDE
+    side = pixels / SIDE
     first, second = (_grey_at(one, side) for one in (a, b))
     index = np.diag([side, side, 1.0])  # from the frame to the index of a pixel, at its centre
     index[:2, 2] = -0.5
@@ -145,7 +166,9 @@ def _grey_at(one: Loaded, side: float) -> Grey:
     return grey
 
 
-def _common(a: Fingerprint, b: Fingerprint, matrix: Matrix, pa: Loaded, pb: Loaded) -> Any:
+def _common(
+    a: Fingerprint, b: Fingerprint, matrix: Matrix, pa: Loaded, pb: Loaded, fine: bool = False
+) -> Any:
     """The common part drawn from both (grey and two chroma planes), its mask, and the shares."""
     determinant = abs(float(np.linalg.det(matrix[:2, :2])))
     if not 0.05 < determinant < 20:
@@ -164,7 +187,10 @@ def _common(a: Fingerprint, b: Fingerprint, matrix: Matrix, pa: Loaded, pb: Load
     right, bottom = common.reshape(-1, 2).max(axis=0)
     longer = max(right - left, bottom - top)
     finest = min(pa.scale, pb.scale / np.sqrt(determinant))  # pixels that the coarser one has
-    zoom = min(COMPARED / longer, max(finest, 16 / longer))
+    calm = max(finest / 1.5, min(finest, LEAST_COMPARED / longer))  # noise of compression fades
+    zoom = min(COMPARED / longer, max(calm, 16 / longer))
+    if fine:
+        zoom = min(FINE / longer, max(finest, 16 / longer))
     size = (max(8, round((right - left) * zoom)), max(8, round((bottom - top) * zoom)))
     to_frame = np.array([[1 / zoom, 0, left], [0, 1 / zoom, top], [0, 0, 1]])
     first = _draw(pa, to_frame, size)
@@ -173,7 +199,15 @@ def _common(a: Fingerprint, b: Fingerprint, matrix: Matrix, pa: Loaded, pb: Load
     polygon = (common.reshape(-1, 2) - (left, top)) * zoom - 0.5
     cv2.fillConvexPoly(mask, np.rint(polygon).astype(np.int32), 1)
     mask = cv2.erode(mask, np.ones((3, 3), np.uint8), borderValue=0)
-    return first, second, mask.astype(bool), shares, frames
+    finest = min(_density(a, np.eye(3)), _density(b, matrix))
+    detail = float(np.clip(np.log2(max(finest / zoom, 1e-3)), 0, 1))  # beyond what is drawn
+    return first, second, mask.astype(bool), shares, frames, detail
+
+
+def _density(one: Fingerprint, matrix: Matrix) -> float:
+    """Pixels of a file for a unit of the frame that it lies on."""
+    longer = max(one.picture.width, one.picture.height)
+    return longer / SIDE / float(np.sqrt(abs(np.linalg.det(matrix[:2, :2]))))
 
 
 def _area(box: tuple[float, float, float, float]) -> float:
@@ -193,7 +227,7 @@ def _polygon(matrix: Matrix, box: tuple[float, float, float, float]) -> Grey:
     return points
 
 
-def _draw(one: Loaded, matrix: Matrix, size: tuple[int, int]) -> Grey:
+def _draw(one: Loaded, matrix: Matrix, size: tuple[int, int]) -> Planes:
     """The part of a picture that a matrix from the drawn pixels to its frame names, as YCrCb."""
     cv2 = opencv()
     whole = np.diag([one.scale, one.scale, 1.0]) @ matrix
@@ -207,135 +241,187 @@ def _draw(one: Loaded, matrix: Matrix, size: tuple[int, int]) -> Grey:
         pixels, whole[:2], size, flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
         borderMode=cv2.BORDER_REPLICATE,
     )  # fmt: skip
-    clipped = ((drawn.max(axis=2) > 250) | (drawn.min(axis=2) < 4)).astype(np.float32)
-    planes: Grey = np.dstack([cv2.cvtColor(drawn, cv2.COLOR_RGB2YCrCb).astype(np.float32), clipped])
-    return planes
+    red, green, blue = cv2.split(drawn)
+    clipped = (cv2.max(cv2.max(red, green), blue) > 250) | (cv2.min(cv2.min(red, green), blue) < 4)
+    return np.stack([*cv2.split(cv2.cvtColor(drawn, cv2.COLOR_RGB2YCrCb)), clipped.view(np.uint8)])
 
 
 # -- comparing -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Agreement:
     same: float  # of the windows with structure
     clean: float  # mean agreement of those that agree
     structured: float  # windows with structure, of all
-    compact: bool  # whether those that disagree lie together
     repainted: float  # windows with the same structure in another colour, of all
     curve: float  # how far the tone curve is from the identity, in grey levels
+    changed: float  # windows that differ by more than compression, of all
+    region: NDArray[np.bool_]  # those windows
+
+    @property
+    def is_perfect(self) -> bool:
+        """Whether a second look cannot tell more."""
+        return self.same > 0.99 and self.clean > 0.98 and not self.changed + self.repainted
 
 
-def _agreement(first: Grey, second: Grey, mask: NDArray[np.bool_]) -> _Agreement:
+def _agreement(first: Planes, second: Planes, mask: NDArray[np.bool_]) -> _Agreement:
     """Compare the second picture with the first after its tone curve and change of colours."""
     cv2 = opencv()
-    a, b = first[..., 0], second[..., 0]
-    curved = _tone_curve(a, b, mask)
-    painted = _painted(first, second, mask)
-    weight = cv2.blur(mask.astype(np.float32), (WINDOW, WINDOW), borderType=cv2.BORDER_CONSTANT)
+    b = second[0].astype(np.float32)
+    curved = _tone_curve(first[0], second[0], mask)
+    moved = cv2.absdiff(curved, first[0].astype(np.float32))
+    curve = float(cv2.mean(moved, mask.view(np.uint8))[0])
+    inside = mask.astype(np.float32)
+    weight = _blurred(inside)
     usable = mask & (weight > 0.6)
-
-    def mean(values: Any) -> Any:
-        blurred = cv2.blur(values * mask, (WINDOW, WINDOW), borderType=cv2.BORDER_CONSTANT)
-        return blurred / np.maximum(weight, 1e-6)
-
-    mean_a, mean_b = mean(curved), mean(b)
-    var_a, var_b = mean(curved**2) - mean_a**2, mean(b**2) - mean_b**2
-    both = mean(curved * b) - mean_a * mean_b
+    centre = np.float32(128)  # differences of squares lose fewer digits
+    x, y = (curved - centre) * inside, (b - centre) * inside
+    scale = 1 / np.maximum(weight, 1e-6)
+    mean_a, mean_b = _blurred(x) * scale, _blurred(y) * scale
+    var_a = _blurred(x * x) * scale - mean_a * mean_a
+    var_b = _blurred(y * y) * scale - mean_b * mean_b
+    both = _blurred(x * y) * scale - mean_a * mean_b
     structure = np.maximum(var_a, var_b)
     agreement = (2 * both + NOISE) / (var_a + var_b + NOISE)
-    repainted = float((usable & painted & (agreement > 0.85)).sum() / max(int(usable.sum()), 1))
+    painted = _painted(first, second, mask)
+    pixels = max(int(usable.sum()), 1)
+    repainted = float((usable & painted & (agreement > SAME_WINDOW)).sum() / pixels)
     other = np.abs(mean_a - mean_b) > TONE
-    agreement = np.where(other, 0, agreement)
+    agreement[other] = 0
     counted = usable & ((structure > STRUCTURE) | other)
     total = int(counted.sum())
+    region = usable & (agreement < SAME_WINDOW) & (other | (var_a + var_b - 2 * both > CHANGED))
+    if curve > ADJUSTED:  # what is brighter has lost the structure of what is clipped
+        region &= _blurred((first[3] | second[3]).astype(np.float32)) < CLIPPED
     if not total:
-        return _Agreement(1.0, 1.0, 0.0, True, 0.0, 0.0)
+        return _Agreement(1.0, 1.0, 0.0, 0.0, 0.0, 0.0, region)
     same = counted & (agreement > SAME_WINDOW)
-    clean = float(agreement[same].mean()) if same.any() else 0.0
-    different = counted & ~same
-    curve = float(np.abs(curved - a)[mask].mean())
-    share = total / max(int(usable.sum()), 1)
-    compact = _is_compact(different, usable)
-    return _Agreement(same.sum() / total, clean, share, compact, repainted, curve)
+    # Weighed by structure: noise spoils faint windows, a wrong place the strong ones.
+    far = same & ~_grown(region)
+    far = far if far.any() else same
+    clean = float((2 * both + NOISE)[far].sum() / max((var_a + var_b + NOISE)[far].sum(), 1.0))
+    changed = float(region.sum() / pixels)
+    share = total / pixels
+    found = same.sum() / total
+    return _Agreement(found, clean, share, repainted, curve, changed, region)
 
 
-def _painted(first: Grey, second: Grey, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _grown(region: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    kernel = np.ones((WINDOW, WINDOW), np.uint8)
+    grown: NDArray[np.bool_] = opencv().dilate(region.astype(np.uint8), kernel) > 0
+    return grown
+
+
+def _overlay(first: Planes, second: Planes, mask: NDArray[np.bool_]) -> int:
+    """Which picture text or a watermark was added to: 1 the first, -1 the second, 0 neither.
+
+    Strokes are thin, and between and below them the structure of the plain picture is still
+    there. A thing that moved or was replaced is solid, and has a structure of its own in both.
+    """
+    cv2 = opencv()
+    near = _grown(_agreement(first, second, mask).region) & mask
+    plain = _tone_curve(first[0], second[0], mask & ~near)  # the levels of text are its own
+    other = second[0].astype(np.float32)
+    strokes = near & (cv2.absdiff(plain, other) > STROKE)
+    side = round(0.042 * max(mask.shape)) | 1
+    kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (side, side))
+    solid = cv2.morphologyEx(strokes.astype(np.uint8), cv2.MORPH_OPEN, kernel).sum()
+    if solid > SOLID * strokes.sum() or strokes.sum() > MOST_STROKES * mask.sum():
+        return 0
+    slopes = [
+        np.stack([cv2.Sobel(one, cv2.CV_32F, x, 1 - x, ksize=1)[near] for x in (0, 1)])
+        for one in (plain, other)
+    ]
+    energy = [float((slope**2).sum()) + 1 for slope in slopes]
+    survives = float((slopes[0] * slopes[1]).sum()) / min(energy)
+    added = np.log2(max(energy) / min(energy))
+    below, above = (plain, other) if energy[0] < energy[1] else (other, plain)
+    i, j = below[strokes], above[strokes]
+    opacity = np.where(j > i, (j - i) / (256 - i), (i - j) / (i + 1))
+    is_veil = opacity.size > 0 and np.percentile(opacity, 95) < VEIL
+    if survives + added / 4 < (ADDED_VEIL if is_veil else ADDED):
+        return 0
+    return 1 if above is plain else -1
+
+
+def _blurred(values: Grey) -> Grey:
+    blurred: Grey = opencv().blur(values, (WINDOW, WINDOW), borderType=opencv().BORDER_CONSTANT)
+    return blurred
+
+
+def _painted(first: Planes, second: Planes, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Where the chroma differs after one linear change of colours for the whole picture.
 
     A thing that was painted in another colour differs; clipped pixels say nothing.
     """
     cv2 = opencv()
-    clear = mask & (first[..., 3] < 0.5) & (second[..., 3] < 0.5)
-    if clear.sum() < 100:
+    clear = mask & (first[3] == 0) & (second[3] == 0)
+    part = clear[::2, ::2]  # enough to fit the change
+    known = np.stack([plane[::2, ::2][part] for plane in first], axis=1).astype(np.float64)
+    if len(known) < 40:
         return np.zeros(mask.shape, bool)
-    known = np.column_stack([first[clear][:, :3], np.ones(int(clear.sum()), np.float32)])
-    wanted = second[clear][:, 1:3]
-    keep = np.ones(len(known), bool)
+    wanted = np.stack([plane[::2, ::2][part] for plane in second[1:3]], axis=1).astype(np.float64)
+    known[:, 3] = 1
+    keep: Any = slice(None)
     for _ in range(2):
-        change = np.linalg.lstsq(known[keep], wanted[keep], rcond=None)[0]
-        away = np.abs(known @ change - wanted).max(axis=1)
-        keep = away <= max(float(np.percentile(away, 75)), 1.0)
-    off = np.zeros((*mask.shape, 2), np.float32)
-    off[clear] = wanted - known @ change
-    share = cv2.blur(clear.astype(np.float32), (WINDOW, WINDOW))
-    means = np.abs(cv2.blur(off, (WINDOW, WINDOW))).max(axis=2)
-    painted: NDArray[np.bool_] = (share > 0.5) & (means > COLOUR * share)
+        x, y = known[keep], wanted[keep]
+        change = np.linalg.lstsq(x.T @ x, x.T @ y, rcond=None)[0]
+        off = np.abs(known @ change - wanted)
+        away = np.maximum(off[:, 0], off[:, 1])
+        most = 3 * len(away) // 4
+        keep = away <= max(float(np.partition(away, most)[most]), 1.0)
+    weights = change.astype(np.float32)
+    inside = clear.astype(np.float32)
+    share = cv2.blur(inside, (WINDOW, WINDOW))
+    grey, red, blue = (plane.astype(np.float32) for plane in first[:3])
+    painted = np.zeros(mask.shape, bool)
+    for plane, (of_grey, of_red, of_blue, fixed) in zip(second[1:3], weights.T, strict=True):
+        away = plane - (of_grey * grey + of_red * red + of_blue * blue + fixed)
+        painted |= np.abs(cv2.blur(away * inside, (WINDOW, WINDOW))) > COLOUR * share
+    painted &= share > 0.5
     return painted
 
 
-def _tone_curve(a: Grey, b: Grey, mask: NDArray[np.bool_]) -> Grey:
+def _tone_curve(a: NDArray[np.uint8], b: NDArray[np.uint8], mask: NDArray[np.bool_]) -> Grey:
     """Picture `a` with each of its grey levels replaced by what `b` mostly shows there."""
-    levels = (a[mask] / 8).astype(np.int64)
-    values = b[mask]
-    order = np.argsort(levels, kind="stable")
-    counts = np.bincount(levels, minlength=33)
-    parts = np.split(values[order], np.cumsum(counts)[:-1])
-    known = [i for i, part in enumerate(parts) if len(part) >= 12]
+    pairs = (a[mask] >> 3).astype(np.int32) << 8 | b[mask]
+    table = np.bincount(pairs, minlength=32 * 256).reshape(32, 256)
+    counts = table.sum(axis=1)
+    known = np.flatnonzero(counts >= 12)
     if len(known) < 2:
-        return a + np.float32(np.median(values) - np.median(a[mask]))
-    middles = np.array([float(np.median(parts[i])) for i in known])
-    weights = np.sqrt(counts[known])
-    line = np.polyfit(np.array(known) * 8 + 4.0, middles, 1, w=weights)
+        shift = np.median(b[mask]) - np.median(a[mask]) if mask.any() else 0
+        return a + np.float32(shift)
+    below = np.cumsum(table[known], axis=1)
+    middles = np.argmax(2 * below >= counts[known, None], axis=1).astype(np.float64)
+    line = np.polyfit(known * 8 + 3.5, middles, 1, w=np.sqrt(counts[known]))
     rising = np.maximum.accumulate(middles)
     falling = np.minimum.accumulate(middles[::-1])[::-1]
     curve = (rising + falling) / 2  # the nearest rising curve, roughly
     if line[0] < 0.15:
-        curve = np.full_like(curve, np.median(values))
-    curved: Grey = np.interp(a, np.array(known) * 8 + 4.0, curve).astype(np.float32)
-    beyond = line[0] * np.minimum(a - (known[0] * 8 + 4), 0)
-    beyond += line[0] * np.maximum(a - (known[-1] * 8 + 4), 0)
-    curved += beyond.astype(np.float32)
+        curve = np.full_like(curve, np.median(b[mask]))
+    levels = np.arange(256)
+    values = np.interp(levels, known * 8 + 3.5, curve)
+    values += line[0] * np.minimum(levels - (known[0] * 8 + 3.5), 0)
+    values += line[0] * np.maximum(levels - (known[-1] * 8 + 3.5), 0)
+    curved: Grey = opencv().LUT(a, values.astype(np.float32))
     return curved
 
 
-def _is_compact(different: NDArray[np.bool_], usable: NDArray[np.bool_]) -> bool:
-    """Whether what differs fills the boxes of at most two parts, which are not most of it all."""
-    cv2 = opencv()
-    if not different.any():
-        return True
-    closed = cv2.morphologyEx(
-        different.astype(np.uint8), cv2.MORPH_CLOSE, np.ones((9, 9), np.uint8)
-    )
-    count, _, stats, _ = cv2.connectedComponentsWithStats(closed)
-    parts = sorted(stats[1:count].tolist(), key=lambda part: -part[4])[:2]
-    covered = sum(part[4] for part in parts) / closed.sum()
-    boxes = sum(part[2] * part[3] for part in parts)
-    return bool(covered > 0.8 and boxes < 0.4 * usable.sum())
-
-
-def _nearly_equal(a: Grey, b: Grey, mask: NDArray[np.bool_]) -> bool:
+def _nearly_equal(a: Planes, b: Planes, mask: NDArray[np.bool_]) -> bool:
     """For pictures with hardly any structure: all planes equal but for noise."""
-    off = np.abs(a - b)[..., :3][mask]
-    return bool(len(off) > 0 and off.mean() < 3 and np.percentile(off, 99) < 16)
+    off = opencv().absdiff(a[:3], b[:3])[:, mask]
+    return bool(off.size > 0 and off.mean() < 3 and np.percentile(off, 99) < 16)
 
 
 def _kind(
     a: Fingerprint, b: Fingerprint, matrix: Matrix, shares: tuple[float, float],
-    frames: tuple[float, float], agreement: _Agreement, view: tuple[Grey, Grey, NDArray[np.bool_]],
+    frames: tuple[float, float], agreement: _Agreement,
+    view: tuple[Planes, Planes, NDArray[np.bool_]],
 ) -> Kind:  # fmt: skip
     """How the second picture differs from the first: what weighs most."""
     first, second, mask = view
-    if agreement.same < UNTOUCHED or (min(frames) < 0.97 and min(shares) > 0.95):  # or a border
+    if agreement.changed > UNTOUCHED or (min(frames) < 0.97 and min(shares) > 0.95):  # or a border
         return "overlaid"
     if min(frames) < 0.97:
         return "cropped"
@@ -343,9 +429,9 @@ def _kind(
         return "mirrored"
     if abs(np.degrees(np.arctan2(matrix[1, 0], matrix[0, 0]))) > 10:
         return "turned"
-    off = opencv().blur(first[..., 1:3] - second[..., 1:3], (WINDOW, WINDOW))
-    chroma = np.abs(off)[mask]
-    if agreement.curve > 5 or (chroma.size and chroma.mean() > 5):
+    off = first[1:3].astype(np.float32) - second[1:3]
+    chroma = [np.abs(opencv().blur(plane, (WINDOW, WINDOW)))[mask].mean() for plane in off]
+    if agreement.curve > ADJUSTED or np.mean(chroma) > ADJUSTED:
         return "adjusted"
     sizes = {(one.picture.width, one.picture.height) for one in (a, b)}
     return "recompressed" if len(sizes) == 1 else "resized"
