@@ -208,3 +208,11 @@ interface PanZoomCallbacks {
 
 /** What Back shows at once. */
 interface KeptList { list: KeptGrid; answer: ResultPage; scroll: number; at: number }
+
+interface Window {
+  asked?: Map<string, Promise<Response>>; // what first.js has requested
+}
+
+interface Window {
+  asked?: Map<string, Promise<Response>>; // what first.js has requested
+}

@@ -1,14 +1,18 @@
 """A snapshot of all rows: the facets, colours and codes that the page needs as a whole."""
 
+import hashlib
+import io
+import json
 import threading
 import time
+import zipfile
 from array import array
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from functools import cached_property
+from datetime import datetime
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ddh.index import Index, Row
+from ddh.serve.disk_cache import DiskCache
 from ddh.serve.items import folder_of
 from ddh.serve.names import PackedTexts, folded
 
@@ -32,6 +37,10 @@ CAMERA = "camera"
 TAKEN = "taken"  # metadata: when the camera took the picture, as ISO 8601
 UNSEARCHED = {TAKEN, "latitude", "longitude"}  # metadata that is no text to be typed
 NO_DATE = np.iinfo(np.int64).min
+DAY = 86_400  # seconds
+EPOCH_DAY = datetime(1970, 1, 1).toordinal()
+WORTH_KEEPING = 2000  # rows; fewer are read as quickly from the index
+VERSION = b"1"  # change it when the same rows would give another catalog
 MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september",
     "october", "november", "december",
@@ -56,7 +65,7 @@ class Catalog:
     the camera's clock, or of the file's where the camera says nothing.
     """
 
-    keys: Sequence[str]
+    keys: PackedTexts
     texts: PackedTexts
     taken: NDArray[np.int64]
     codes: NDArray[np.uint8]
@@ -189,7 +198,8 @@ def _seconds(row: Row) -> int:
     said = row.metadata.get(TAKEN)
     if isinstance(said, str):
         with suppress(ValueError, OverflowError):
-            return int(datetime.fromisoformat(said).replace(tzinfo=UTC).timestamp())
+            time_of_day = (date := datetime.fromisoformat(said)).hour * 3600 + date.minute * 60
+            return (date.toordinal() - EPOCH_DAY) * DAY + time_of_day + date.second
     if row.stamp is None:
         return NO_DATE
     seconds = row.stamp.mtime_ns // 1_000_000_000
@@ -203,12 +213,8 @@ def _text(row: Row, seconds: int) -> str:
     parts = [row.key]
     if row.path is not None and row.path != row.key:
         parts.append(row.path)
-    with suppress(ValueError, OverflowError, OSError):
-        if seconds != NO_DATE:
-            date = time.gmtime(seconds)
-            parts.append(
-                f"{date.tm_year:04}-{date.tm_mon:02}-{date.tm_mday:02} {MONTHS[date.tm_mon - 1]}"
-            )
+    if seconds != NO_DATE and (words := _day_words(seconds // DAY)):
+        parts.append(words)
     for name, value in row.metadata.items():
         if name not in UNSEARCHED and isinstance(value, str | int | float):
             parts.append(f"{name}:{str(value).lower() if isinstance(value, bool) else value}")
@@ -217,11 +223,60 @@ def _text(row: Row, seconds: int) -> str:
     return folded("\t".join(parts))
 
 
-class CatalogCache:
-    """Keeps the last catalog and builds another when rows have changed. For worker threads."""
+@lru_cache(maxsize=1 << 15)
+def _day_words(day: int) -> str:
+    """A day since 1970 as one types it; "" outside of the calendar."""
+    with suppress(ValueError, OverflowError, OSError):
+        date = time.gmtime(day * DAY)
+        return f"{date.tm_year:04}-{date.tm_mon:02}-{date.tm_mday:02} {MONTHS[date.tm_mon - 1]}"
+    return ""
 
-    def __init__(self, index: Index) -> None:
-        self._index = index
+
+def to_bytes(catalog: Catalog) -> bytes:
+    """A catalog as a file; `from_bytes` reads it."""
+    names = list(catalog.categories)
+    values = [catalog.categories[name].values for name in names]
+    about = json.dumps({"folders": catalog.folders, "names": names, "values": values})
+    stream = io.BytesIO()
+    np.savez(
+        stream,
+        about=np.frombuffer(about.encode("utf-8", "surrogatepass"), np.uint8),
+        keys=np.frombuffer(catalog.keys.bytes, np.uint8),
+        key_ends=catalog.keys.ends,
+        texts=np.frombuffer(catalog.texts.bytes, np.uint8),
+        text_ends=catalog.texts.ends,
+        taken=catalog.taken,
+        codes=catalog.codes,
+        folder_of_row=catalog.folder_of_row,
+        categories=np.array([catalog.categories[name].of_row for name in names], np.uint8),
+    )
+    return stream.getvalue()
+
+
+def from_bytes(content: bytes) -> Catalog:
+    """The catalog of a file; raises ValueError or KeyError where it is none."""
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        about = json.loads(arrays["about"].tobytes().decode("utf-8", "surrogatepass"))
+        each = zip(about["names"], about["values"], arrays["categories"], strict=True)
+        return Catalog(
+            PackedTexts.from_arrays(arrays["keys"], arrays["key_ends"]),
+            PackedTexts.from_arrays(arrays["texts"], arrays["text_ends"]),
+            arrays["taken"],
+            arrays["codes"],
+            about["folders"],
+            arrays["folder_of_row"],
+            {name: Category(values, of_row) for name, values, of_row in each},
+        )
+
+
+class CatalogCache:
+    """Keeps the last catalog and builds another when rows have changed. For worker threads.
+
+    The catalog of a local index is also kept on disk, for the next start of the service.
+    """
+
+    def __init__(self, index: Index, kept: DiskCache | None = None) -> None:
+        self._index, self._kept = index, kept
         self._lock = threading.Lock()
         self._catalog: Catalog | None = None
         self._state: object = None
@@ -232,10 +287,25 @@ class CatalogCache:
         with self._lock:
             if self._catalog is None or self._is_stale():
                 state, started = self._index_state(), time.monotonic()
-                self._catalog = build_catalog(self._index)
+                self._catalog = self._read(state)
                 self._state, self._built_at = state, time.monotonic()
                 self._build_seconds = self._built_at - started
             return self._catalog
+
+    def _read(self, state: object) -> Catalog:
+        """The catalog of a state of the index, from the disk where it is there."""
+        if self._kept is None or state is None:
+            return build_catalog(self._index)
+        told = f"{self._index.location}\0{self._index.code_bytes}\0{state}"
+        digest = hashlib.blake2b(VERSION, digest_size=16)
+        digest.update(told.encode("utf-8", "surrogateescape"))
+        if content := self._kept.get(digest.hexdigest()):
+            with suppress(ValueError, KeyError, OSError, zipfile.BadZipFile):
+                return from_bytes(content)
+        catalog = build_catalog(self._index)
+        if len(catalog) >= WORTH_KEEPING:
+            self._kept.put(digest.hexdigest(), to_bytes(catalog))
+        return catalog
 
     def _is_stale(self) -> bool:
         age = time.monotonic() - self._built_at
@@ -251,7 +321,7 @@ class CatalogCache:
             return sorted(
                 (path.name, state.st_size, state.st_mtime_ns)
                 for path in Path(self._index.location).iterdir()
-                if not path.name.endswith("-shm") and (state := path.stat())
+                if not path.name.endswith("-shm") and (state := path.stat()).st_size
             )
         except OSError:
             return None

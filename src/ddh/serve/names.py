@@ -28,6 +28,14 @@ class PackedTexts(Sequence[str]):
         self.bytes, self._ends = bytearray(), array("q")
         self._counts: NDArray[np.int64] | None = None
 
+    @classmethod
+    def from_arrays(cls, content: NDArray[np.uint8], ends: Rows) -> "PackedTexts":
+        """Texts from their bytes and the positions behind them."""
+        texts = cls()
+        texts.bytes += content.tobytes()
+        texts._ends.frombytes(ends.tobytes())
+        return texts
+
     def append(self, text: str) -> None:
         """Add a text; a newline inside it becomes a space."""
         self.bytes += text.replace("\n", " ").encode("utf-8", "replace") + b"\n"

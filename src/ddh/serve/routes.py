@@ -23,7 +23,7 @@ from ddh._core.jobs import read_jobs
 from ddh.index import IndexRecoded, Row
 from ddh.index.collection import bytes_digest
 from ddh.index.rows import check_text
-from ddh.serve import models
+from ddh.serve import models, page_files
 from ddh.serve.bodies import body_schema, parse_where, read_body
 from ddh.serve.errors import no_such_key
 from ddh.serve.guard import COOKIE
@@ -34,8 +34,7 @@ from ddh.serve.service import Service
 from ddh.serve.thumbnails import LARGE, thumbnail_tag
 from ddh.serve.writing import NewPicture, NewRow
 
-PAGE = Path(__file__).parent / "page"
-PAGE_TYPES = {".html", ".css", ".js", ".svg"}
+KEEP = "private, max-age=31536000, immutable"
 SEARCH = "/search"
 MAX_MAP_KEYS = 500  # of one request
 WATCH_SECONDS = 0.1  # until it is watched whether a client that waits is still there
@@ -237,12 +236,17 @@ async def picture(service: ServiceOf, key: str, if_none_match: IfNoneMatch = "")
 
 
 async def _picture(service: Service, key: str, side: int, known: str) -> Response:
-    tag, file = await service.in_thread("pictures", partial(_picture_file, service, key, side))
-    headers = {"ETag": f'"{tag}"', "Cache-Control": "private, max-age=3600"}
-    if headers["ETag"] in known:
+    def read() -> tuple[dict[str, str], bytes | None]:
+        tag, file = _picture_file(service, key, side)
+        headers = {"ETag": f'"{tag}"', "Cache-Control": "private, max-age=3600"}
+        if headers["ETag"] in known:
+            return headers, None
+        return headers, service.thumbnails.jpeg(tag, file, side)
+
+    headers, jpeg = await service.in_thread("pictures", read)
+    if jpeg is None:
         return Response(status_code=304, headers=headers)
-    make = partial(service.thumbnails.jpeg, tag, file, side)
-    return Jpeg(await service.in_thread("pictures", make), headers=headers)
+    return Jpeg(jpeg, headers=headers)
 
 
 def _picture_file(service: Service, key: str, side: int) -> tuple[str, Path]:
@@ -301,21 +305,23 @@ def map_keys(
 
 
 @router.get("/", response_class=Response, include_in_schema=False)
-async def page(service: ServiceOf) -> Response:
-    """The page; the catalog that it needs is built while the browser reads it."""
-    service.warm_up()
-    return page_file("index.html")
+async def page() -> Response:
+    """The page."""
+    return Response(
+        page_files.page(), media_type="text/html", headers={"Cache-Control": "no-cache"}
+    )
 
 
 @router.get("/page/{name}", response_class=Response, include_in_schema=False)
-def page_file(name: str) -> Response:
-    """A file of the page."""
-    files = {path.name: path for path in PAGE.glob("*") if path.suffix in PAGE_TYPES}
-    if name not in files:
+@router.get("/page/{version}/{name}", response_class=Response, include_in_schema=False)
+async def page_file(name: str, version: str = "") -> Response:
+    """A file of the page; under its version a browser need not ask for it again."""
+    content = page_files.page_files().get(name)
+    if content is None:
         raise HTTPException(404, "the page has no such file")
     kind = mimetypes.guess_type(name)[0] or "text/plain"
-    content = files[name].read_bytes()
-    return Response(content, media_type=kind, headers={"Cache-Control": "no-cache"})
+    kept = KEEP if version == page_files.page_version() else "no-cache"
+    return Response(content, media_type=kind, headers={"Cache-Control": kept})
 
 
 @router.get("/health", response_model=models.Health, tags=["service"])

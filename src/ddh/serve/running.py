@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import socket
+import sys
 from collections import Counter
 from contextlib import suppress
 from functools import partial
@@ -20,6 +21,7 @@ from ddh.serve.settings import Settings
 
 STOP_SECONDS = 15  # for requests that are running when the service is stopped
 KEEP_ALIVE_SECONDS = 30
+SWITCH_SECONDS = 0.0005  # an answer does not wait longer for a thread that computes
 MAX_HEAD_BYTES = 64 << 10
 TOO_MANY = (
     b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n"
@@ -51,6 +53,7 @@ def run(
     log_requests : bool
         Log every request, not only errors, as JSON lines on standard error.
     """
+    sys.setswitchinterval(SWITCH_SECONDS)
     app = create_app(location, settings)
     listening = _listen(host, port)
     _set_up_log(logging.INFO if log_requests else logging.WARNING)

@@ -42,7 +42,7 @@ THREADS = {
 LOOK_SECONDS = 1.0  # between looks at whether the rows have other codes
 MAX_SEARCH_BATCH = 64
 MAX_IMAGE_BATCH = 16
-MAP_CACHE_BYTES = DUPLICATES_CACHE_BYTES = 256 << 20
+MAP_CACHE_BYTES = DUPLICATES_CACHE_BYTES = CATALOG_CACHE_BYTES = 256 << 20
 
 LOG = logging.getLogger("ddh.serve")
 Result = TypeVar("Result")
@@ -77,7 +77,8 @@ class Service:
         kept = DiskCache(cache / "thumbnails", settings.cache_bytes)
         self.thumbnails = Thumbnails(kept, settings.decode_seconds, THREADS["pictures"])
         self.maps = Maps(DiskCache(cache / "maps", MAP_CACHE_BYTES), self._threads["map"])
-        self.catalogs = CatalogCache(self.index)
+        kept = DiskCache(cache / "catalogs", CATALOG_CACHE_BYTES)
+        self.catalogs = CatalogCache(self.index, kept)
         remembered = DiskCache(cache / "duplicates", DUPLICATES_CACHE_BYTES)
         self.duplicates = Duplicates(location, self.index, writer, self.pictures, remembered)
         self.rows = Rows(writer, self.pictures, self.catalogs.invalidate)
@@ -161,10 +162,6 @@ class Service:
         self.catalogs.invalidate()
         folder = Collection(self.index).model
         return folder, picture_preprocessing(folder, self.index.model_id) if folder else None
-
-    def warm_up(self) -> None:
-        """Build the catalog in the background, so that the first use of it need not wait."""
-        self._threads["catalog"].submit(self.catalogs.current)
 
     @property
     def encodes_pictures(self) -> bool:

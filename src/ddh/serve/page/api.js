@@ -21,6 +21,13 @@ function countPending(change) {
   service.dispatchEvent(new CustomEvent("busy", { detail: pending > 0 }));
 }
 
+/** The answer that first.js has asked for, once. @param {string} path */
+function first(path) {
+  const answer = window.asked?.get(path);
+  window.asked?.delete(path);
+  return answer;
+}
+
 /** A successful response; with json or form the request is a POST. @param {string} path @param {RequestOptions} [options] */
 async function request(path, { json, form, method, headers, signal } = {}) {
   const type = json ? { "Content-Type": "application/json" } : null;
@@ -28,7 +35,7 @@ async function request(path, { json, form, method, headers, signal } = {}) {
   countPending(1);
   let response;
   try {
-    response = await fetch(path, { method: method ?? (body ? "POST" : "GET"), headers: { ...type, ...headers }, body, signal });
+    response = await (first(path) ?? fetch(path, { method: method ?? (body ? "POST" : "GET"), headers: { ...type, ...headers }, body, signal }));
   } catch (error) {
     if (error.name === "AbortError") throw error;
     service.dispatchEvent(new Event("gone"));

@@ -2,18 +2,22 @@
 
 import { fetchJson, isReported, openSession, service } from "./api.js";
 import { useApp } from "./detail.js";
-import { DuplicatesView } from "./duplicates.js";
 import { h, icon } from "./dom.js";
 import { isCode } from "./codes.js";
-import { JobsView } from "./jobs.js";
-import { MapView } from "./map.js";
 import { current } from "./router.js";
 import { SearchView } from "./search.js";
 import { listenForUploads } from "./upload.js";
 
-const VIEWS = { search: SearchView, duplicates: DuplicatesView, map: MapView, jobs: JobsView };
+// The search is there at once; the modules of the other views follow when it has shown its pictures.
+const VIEWS = {
+  search: async () => SearchView,
+  duplicates: async () => (await import("./duplicates.js")).DuplicatesView,
+  map: async () => (await import("./map.js")).MapView,
+  jobs: async () => (await import("./jobs.js")).JobsView,
+};
 const NAMES = /** @type {ViewName[]} */ (Object.keys(VIEWS));
 const RETRY = 2000; // ms between attempts to reach a service that is gone
+const LATER = 2000; // ms after which the modules of the other views are fetched
 const PATIENCE = 250; // ms before the progress line shows, so that fast answers do not flicker
 
 const byId = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
@@ -58,11 +62,34 @@ const app = {
   },
 };
 
+/** The view of a name, made at its first use. @param {ViewName} name @returns {Promise<View>} */
+async function viewOf(name) {
+  if (!views[name]) {
+    const Made = await VIEWS[name]();
+    views[name] ??= new Made(app);
+  }
+  return views[name];
+}
+
 /** Show the view of the address. */
-function show() {
+async function show() {
   if (!ready || !/^#\/|^$/.test(location.hash)) return;
   const { name, parameters } = current(NAMES);
-  const view = (views[/** @type {ViewName} */ (name)] ??= new VIEWS[/** @type {ViewName} */ (name)](app));
+  const known = views[/** @type {ViewName} */ (name)];
+  if (known || name === "search") open(name, known ?? (views.search = new SearchView(app)), parameters);
+  else {
+    const address = location.hash;
+    try {
+      const view = await viewOf(/** @type {ViewName} */ (name));
+      if (location.hash === address) open(name, view, parameters);
+    } catch {
+      waitForService();
+    }
+  }
+}
+
+/** @param {string} name @param {View} view @param {ViewParameters} parameters */
+function open(name, view, parameters) {
   if (openView !== view) {
     openView?.hide();
     openView = view;
@@ -186,3 +213,4 @@ useApp(app);
 buildTheme();
 listen();
 app.refresh();
+setTimeout(() => { for (const view of Object.values(VIEWS)) view().catch(() => {}); }, LATER); // a failure shows once the view is wanted

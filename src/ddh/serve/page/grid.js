@@ -7,8 +7,10 @@ import { altText, captionOf, missingText, thumbnail } from "./thumbnail.js";
 
 const PAGE = 48;
 const GAP = 14, CAPTION = 50; // CSS pixels between cards, and of the words below a picture
-const AHEAD = 700; // CSS pixels above and below the viewport that are drawn
-const REST = 70; // ms that a scroll must rest before pages are fetched
+const AHEAD = 450; // CSS pixels above and below the viewport that are drawn
+const REST = 70; // ms that a scroll must rest before pages are fetched while others are under way
+const STILL = 160; // ms after which a fast scroll is over
+const FAST = 2; // windows per second: while one scrolls faster, cards are empty
 const TALLEST = 16_000_000; // CSS pixels: what browsers can lay out
 const HEADER = 60;
 
@@ -68,6 +70,9 @@ export class PictureGrid {
     this.drawn = { first: 0, last: 0 };
     this.frame = 0;
     this.timer = 0;
+    this.last = { top: 0, time: 0, far: false }; // of the last draw while scrolling
+    this.fast = false;
+    this.counted = 0; // pictures that the cards know of
     new ResizeObserver(() => this.measure()).observe(this.element);
     window.addEventListener("scroll", () => this.schedule(), { passive: true });
     this.listen();
@@ -83,7 +88,7 @@ export class PictureGrid {
     for (const type of ["focusout", "pointerleave"]) list.addEventListener(type, () => callbacks.mark(null));
   }
 
-  /** Fill from a source, or from the pictures that were shown before. @param {Source} source @param {number} bits @param {KeptGrid | null} kept */
+  /** Fill from a source, or from the pictures that were shown before. @param {Source} source @param {number} bits @param {KeptGrid | null} kept @returns {Promise<void>} once there are pictures, or a failure */
   start(source, bits, kept) {
     this.cancel();
     this.source = source;
@@ -94,10 +99,10 @@ export class PictureGrid {
       this.items = kept.items;
       this.total = kept.total;
       this.redraw();
-    } else {
-      this.wait();
-      this.fetch(0);
+      return Promise.resolve();
     }
+    this.wait();
+    return this.fetch(0);
   }
 
   /** What `start` can begin with later. @returns {KeptGrid} */
@@ -130,11 +135,13 @@ export class PictureGrid {
       if (signal.aborted) return;
       const first = this.fresh;
       if (first) this.clear();
+      const before = this.total;
       answer.items.forEach((item, i) => { this.items[page * PAGE + i] = item; });
       const known = page * PAGE + answer.items.length;
       this.total = answer.total ?? Math.max(this.total, answer.more ? known + 1 : known);
       if (!answer.more && answer.items.length < PAGE) this.total = Math.min(this.total, known); // rows have gone meanwhile
-      this.redraw();
+      if (first || this.total < before) this.redraw();
+      else this.fill();
       this.callbacks.page(answer, first);
       if (first && this.refocus) this.focus(0); // the keyboard was in the grid before, and stays there
     } catch (error) {
@@ -193,7 +200,7 @@ export class PictureGrid {
 
   schedule() {
     if (!this.total || this.frame || !this.element.isConnected) return;
-    this.frame = requestAnimationFrame(() => { this.frame = 0; this.draw(); });
+    this.frame = requestAnimationFrame(() => { this.frame = 0; this.draw(true); });
   }
 
   /** The rows that all pictures take, of which a browser can show so many. */
@@ -202,11 +209,12 @@ export class PictureGrid {
   }
 
   /** Bring the cards of the rows near the viewport into the document, and take the others out. */
-  draw() {
+  draw(scrolling = false) {
     if (!this.row) this.measure();
     if (!this.row || this.fresh) return;
     const rows = this.rows();
     const top = this.list.getBoundingClientRect().top;
+    this.fast = scrolling && this.isFast(top);
     const from = Math.max(0, Math.min(rows - 1, Math.floor((-top - AHEAD) / this.row)));
     const to = Math.max(from, Math.min(rows, Math.ceil((window.innerHeight - top + AHEAD) / this.row)));
     const first = Math.max(0, from * this.columns), last = Math.min(this.total, to * this.columns);
@@ -214,7 +222,37 @@ export class PictureGrid {
     this.list.style.paddingBottom = `${Math.max(0, rows - to) * this.row}px`;
     if (first !== this.drawn.first || last !== this.drawn.last) this.exchange(first, last);
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.fetchDrawn(), this.requests.size ? REST : 0);
+    this.timer = setTimeout(() => this.rest(), this.fast ? STILL : this.requests.size ? REST : 0);
+  }
+
+  /** Whether one scrolls too fast to see pictures; a single jump is not that. @param {number} top of the list */
+  isFast(top) {
+    const { last } = this, time = performance.now();
+    const far = time - last.time < STILL && Math.abs(top - last.top) > (FAST * window.innerHeight * (time - last.time)) / 1000;
+    this.last = { top, time, far };
+    return far && last.far;
+  }
+
+  /** The scroll rests, or is slow enough to see pictures. */
+  rest() {
+    this.fast = false;
+    this.fill();
+    this.fetchDrawn();
+  }
+
+  /** Cards for the empty ones whose pictures are known by now; all know how many there are. */
+  fill() {
+    if (this.fresh) return;
+    if (this.counted !== this.total) {
+      this.counted = this.total;
+      for (const element of this.list.querySelectorAll("[aria-setsize]")) element.setAttribute("aria-setsize", String(this.total));
+      this.draw();
+    }
+    if (this.fast) return;
+    for (const element of /** @type {NodeListOf<HTMLElement>} */ (this.list.querySelectorAll(".placeholder"))) {
+      const index = Number(element.dataset.index);
+      if (this.items[index]) element.replaceWith(this.card(index));
+    }
   }
 
   /** Draw the cards from first to before last; those that are there already stay. @param {number} first @param {number} last */
@@ -240,7 +278,7 @@ export class PictureGrid {
   /** @param {number} index */
   card(index) {
     const item = this.items[index];
-    if (!item) return placeholder(index);
+    if (!item || this.fast) return placeholder(index);
     const element = card(item, index, { bits: this.bits, address: this.callbacks.address(item), total: this.total, selected: this.selected.has(item.key) });
     if (index === this.stop) for (const each of element.querySelectorAll(".card-link, .select-box, .about")) each.setAttribute("tabindex", "0");
     return element;

@@ -130,16 +130,18 @@ export class SearchView {
     this.element.classList.toggle("has-query", this.hasQuery());
     if (moved) window.scrollTo(0, 0);
     this.query.setText(parameters.q ?? parameters.text ?? "");
-    this.showFilters();
+    this.filters.show(readFilters(parameters), this.hasQuery());
+    this.ways.show(parameters);
     this.setTitle(this.titleText());
     this.order.hidden = this.hasQuery();
     this.order.value = parameters.order ?? "added";
     this.saveButton.hidden = !writable || !Object.keys(parameters).length;
     if (!this.hasQuery()) this.showIdle();
-    this.showTimeline();
+    if (this.hasQuery()) this.timeline.element.hidden = true;
     const kept = this.lists.get(this.address);
     const list = kept && Date.now() - kept.at < FRESH ? kept.list : null;
-    this.grid.start(this.source(), bits, list);
+    const shown = this.grid.start(this.source(), bits, list);
+    shown.then(() => { if (this.parameters === parameters) this.showAround(); });
     if (kept && list) {
       this.arrived(kept.answer, true);
       requestAnimationFrame(() => window.scrollTo(0, kept.scroll));
@@ -242,9 +244,13 @@ export class SearchView {
     this.app.setTitle(text);
   }
 
+  /** What stands around the pictures, which came first. */
+  showAround() {
+    this.showTimeline();
+    this.showFilters();
+  }
+
   async showFilters() {
-    this.filters.show(readFilters(this.parameters), this.hasQuery());
-    this.ways.show(this.parameters);
     if (this.facetsOf === this.app.health.rows) return;
     this.facetsOf = this.app.health.rows;
     this.showNotes();

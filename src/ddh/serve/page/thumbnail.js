@@ -24,7 +24,7 @@ export const altText = (item) => {
   return [`Picture ${item.key}`, missingText(item), ...facts].filter(Boolean).join(", ");
 };
 
-/** A lazy thumbnail, in one of the sizes of the service: 160, 320 and 640 pixels. @param {Item} item @param {number} bits */
+/** A thumbnail, in one of the sizes of the service: 160, 320 and 640 pixels. @param {Item} item @param {number} bits */
 export const thumbnail = (item, bits, size = 320) => pictureOf(item, bits, {
   loading: "lazy", decoding: "async", draggable: "false", src: thumbnailPath(item.key, size), width: size, height: size,
   onload: ({ target }) => target.classList.add("loaded"),
