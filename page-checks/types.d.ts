@@ -189,6 +189,7 @@ interface GridCallbacks {
   address(item: Item): string;
   page(answer: ResultPage, first: boolean): void;
   mark(item: Item | null): void;
+  selectAll(): void;
   open(index: number): void;
   selection(): void;
   fail(error: Error): void;
@@ -196,7 +197,7 @@ interface GridCallbacks {
 
 interface CardOptions { bits: number; address: string; total: number; selected: boolean }
 
-interface KeptGrid { items: Item[]; total: number }
+interface KeptGrid { items: Item[]; total: number; counting?: boolean }
 
 interface PanZoomCallbacks {
   over(x: number, y: number): void;

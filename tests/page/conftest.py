@@ -1,4 +1,4 @@
-"""One browser and one service per test file, and tabs whose errors fail the test."""
+"""One browser per test file, one service for all, and tabs whose errors fail the test."""
 
 import os
 import shutil
@@ -27,11 +27,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(TEST_SECONDS))
 
 
-@pytest.fixture(scope="module")  # playwright's event loop must not be there in other tests
-def browser() -> Iterator[Browser]:
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    if found is None:
         pytest.skip("the page is tested in chromium, which is not installed")
+    return found
+
+
+@pytest.fixture(scope="module")  # playwright's event loop must not be there in other tests
+def browser(chromium: str) -> Iterator[Browser]:
     root = hasattr(os, "geteuid") and os.geteuid() == 0
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
@@ -53,8 +58,8 @@ def own_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {"DDH_CACHE": str(folder / "cache"), "DDH_STATE": str(folder / "state")}
 
 
-@pytest.fixture(scope="module")
-def address(browser: Browser, collected: Collected, own_folders: dict[str, str]) -> Iterator[str]:
+@pytest.fixture(scope="session")
+def address(chromium: str, collected: Collected, own_folders: dict[str, str]) -> Iterator[str]:
     options = ["--model", str(collected.model), "--root", str(collected.root)]
     with serving(collected.index, *options, environment=own_folders) as at:
         yield at

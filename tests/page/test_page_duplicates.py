@@ -3,8 +3,10 @@
 import csv
 import io
 import json
+import re
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import numpy as np
 import pytest
 from page_service import BITS, accessibility_violations, serving
 from PIL import Image
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 import ddh.index
 
@@ -47,12 +49,26 @@ def collect(folder: Path) -> Path:
     return folder / "photos.index"
 
 
-@pytest.fixture
-def desk(browser, tmp_path) -> Iterator[Desk]:
+@contextmanager
+def serve(folder: Path, *options: str) -> Iterator[Desk]:
     own = {"DDH_CACHE": "cache", "DDH_STATE": "state", "XDG_DATA_HOME": "data", "HOME": "."}
-    environment = {name: str(tmp_path / folder) for name, folder in own.items()}
-    with serving(collect(tmp_path), "--writable", environment=environment) as address:
-        yield Desk(address, tmp_path / "photos", tmp_path)
+    environment = {name: str(folder / place) for name, place in own.items()}
+    with serving(collect(folder), *options, environment=environment) as address:
+        yield Desk(address, folder / "photos", folder)
+
+
+@pytest.fixture
+def desk(chromium, tmp_path) -> Iterator[Desk]:
+    """For a test that changes files."""
+    with serve(tmp_path, "--writable") as desk:
+        yield desk
+
+
+@pytest.fixture(scope="module")
+def shared(chromium, tmp_path_factory) -> Iterator[Desk]:
+    """For tests that leave the files as they were."""
+    with serve(tmp_path_factory.mktemp("shared"), "--writable") as desk:
+        yield desk
 
 
 @pytest.fixture
@@ -61,8 +77,17 @@ def page(desk, open_page) -> Page:
     return search(open_page(f"{desk.address}#/duplicates"))
 
 
+@pytest.fixture
+def shown(shared, open_page) -> Page:
+    """The same, of files that stay as they are."""
+    return search(open_page(f"{shared.address}#/duplicates"))
+
+
 def search(page: Page) -> Page:
-    page.get_by_role("button", name="Find duplicates").click()
+    find = page.get_by_role("button", name="Find duplicates")
+    expect(find.or_(page.locator(".group")).first).to_be_visible()
+    if find.is_visible():
+        find.click()
     expect(page.locator(".group")).to_have_count(COPIED)
     expect(page.get_by_role("button", name="Look again")).to_be_visible()
     expect(page.locator(".groups.waiting")).to_have_count(0)
@@ -89,7 +114,8 @@ def test_nothing_is_read_until_someone_asks(desk, open_page):
     expect(page.locator(".group")).to_have_count(COPIED)
 
 
-def test_groups_side_by_side_with_kinds_and_one_to_keep(page):
+def test_groups_side_by_side_with_kinds_and_one_to_keep(shown):
+    page = shown
     for group in page.locator(".group").all():
         assert group.locator(".kept").count() == 1
         expect(group.locator(".kept .badge")).to_have_text("Keep")
@@ -97,7 +123,8 @@ def test_groups_side_by_side_with_kinds_and_one_to_keep(page):
     expect(page.locator(".member").first).to_contain_text("320 × 240")
 
 
-def test_no_group_leaves_a_blank_column(page):
+def test_no_group_leaves_a_blank_column(shown):
+    page = shown
     """Every row of groups reaches from the left edge to the right one."""
     boxes = [group.bounding_box() for group in page.locator(".group").all()]
     room = page.locator(".groups").bounding_box()
@@ -142,6 +169,33 @@ def test_all_to_a_folder_and_back(page, desk):
     page.locator(".news").get_by_role("button", name="Undo").click()
     expect(page.locator(".group")).to_have_count(COPIED)
     assert not (desk.folder / "photos-duplicates").exists()
+
+
+def in_parts(route: Route) -> None:
+    """The module of the view with requests of two pictures or groups."""
+    text, changed = re.subn(
+        r"^const (PAGE|MOST|BATCH) = \d+;", r"const \1 = 2;", route.fetch().text(), flags=re.M
+    )
+    assert changed == 3
+    route.fulfill(body=text, content_type="text/javascript")
+
+
+def test_requests_of_parts_are_ticked_listed_and_undone_as_one(desk, open_page):
+    page = open_page(f"{desk.address}#/duplicates")
+    search(page)
+    page.route("**/duplicates.js", in_parts)
+    page.reload()
+    expect(page.locator(".group").first).to_be_visible()
+    page.get_by_role("button", name="Tick all but the kept").click()
+    bar = page.get_by_role("region", name="The ticked")
+    expect(bar).to_contain_text("6 ticked")
+    bar.get_by_role("button", name="Move to the trash").click()
+    expect(page.locator(".news")).to_contain_text("6 pictures moved to the trash")
+    journals = list((desk.folder / "state").rglob("dedup-*.jsonl"))
+    assert len(journals) >= 3
+    page.locator(".news").get_by_role("button", name="Undo").click()
+    expect(page.locator(".news")).to_be_empty()
+    assert len(list(desk.root.rglob("*.png"))) == ORIGINALS + COPIED + 1
 
 
 def test_what_changed_meanwhile_is_named_and_stays(page, desk):
@@ -208,7 +262,8 @@ def test_the_ticked_are_exported_as_lists_to_apply(page, desk, tmp_path):
     assert Path(only["members"][0]["path"]).exists() is False
 
 
-def test_comparing_side_by_side_and_with_the_slider(page):
+def test_comparing_side_by_side_and_with_the_slider(shown):
+    page = shown
     group = page.locator(".group").filter(has_text="again_00.png")
     group.locator(".member:not(.kept) .frame").first.click()
     dialog = page.get_by_role("dialog")
@@ -234,9 +289,8 @@ def test_comparing_side_by_side_and_with_the_slider(page):
 
 
 def test_a_service_that_is_read_only_shows_and_exports(open_page, browser, tmp_path):
-    environment = {"DDH_CACHE": str(tmp_path / "cache"), "DDH_STATE": str(tmp_path / "state")}
-    with serving(collect(tmp_path), environment=environment) as address:
-        page = search(open_page(f"{address}#/duplicates"))
+    with serve(tmp_path) as desk:
+        page = search(open_page(f"{desk.address}#/duplicates"))
         page.get_by_role("button", name="Tick all but the kept").click()
         bar = page.get_by_role("region", name="The ticked")
         expect(bar.get_by_role("button", name="Export the ticked as CSV")).to_be_visible()
@@ -245,22 +299,29 @@ def test_a_service_that_is_read_only_shows_and_exports(open_page, browser, tmp_p
         page.close()
 
 
+def before(route: Route, nothing: dict[str, object]) -> None:
+    """An answer of the service as it was before its first search."""
+    route.fulfill(json=route.fetch().json() | nothing)
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("device", ["wide", "phone"])
-def test_every_state_is_accessible(desk, open_page, device, scheme):
+def test_every_state_is_accessible(shared, open_page, device, scheme):
     options = PHONE if device == "phone" else {"viewport": {"width": 1280, "height": 800}}
-    page = open_page(
-        f"{desk.address}#/duplicates", color_scheme=scheme, reduced_motion="reduce", **options
-    )
+    page = open_page("about:blank", color_scheme=scheme, reduced_motion="reduce", **options)
+    nothing = {"state": "none", "finished": None, "groups": [], "total": 0, "undo": None}
+    page.route("**/duplicates?*", lambda route: before(route, nothing))
+    page.goto(f"{shared.address}#/duplicates")
 
     def fine(state: str) -> None:
-        page.wait_for_load_state("networkidle")
         page.wait_for_function("() => document.getAnimations().length === 0")  # dialogs fade in
         assert accessibility_violations(page) == [], state
         assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), state
 
     expect(page.get_by_role("button", name="Find duplicates")).to_be_visible()
     fine("before a search")
+    page.unroute("**/duplicates?*")
+    page.reload()
     search(page)
     fine("groups")
     page.get_by_role("button", name="Tick all but the kept").click()
@@ -276,3 +337,5 @@ def test_every_state_is_accessible(desk, open_page, device, scheme):
     page.get_by_role("button", name="Move to the trash").click()
     expect(page.locator(".news")).to_contain_text("6 pictures moved")
     fine("moved")
+    page.locator(".news").get_by_role("button", name="Undo").click()
+    expect(page.locator(".group")).to_have_count(COPIED)

@@ -79,6 +79,25 @@ def test_pan_and_zoom_move_the_points_and_reset_brings_them_back(page):
     assert picture_of(page, same_as=first) == first
 
 
+def test_thumbnails_appear_on_zooming_in_and_go_again(page):
+    held, asked = [], []
+    page.route("**/thumbnails/**", lambda route: held.append(route))
+    page.on("request", lambda request: asked.append(request.url))
+    box = page.locator("canvas").bounding_box()
+    x, y = box["x"] + box["width"] * 0.6, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.wheel(0, -500)
+    while not held:
+        page.wait_for_timeout(50)
+    dots = picture_of(page)
+    page.unroute("**/thumbnails/**")  # those that are held go on, too
+    pictures = picture_of(page, other_than=dots)
+    assert pictures != dots
+    assert all("size=160" in url for url in asked if "/thumbnails/" in url)
+    page.mouse.wheel(0, 900)  # far away there are dots alone
+    assert picture_of(page, other_than=pictures) != pictures
+
+
 def test_colours_by_metadata_and_by_bit(page):
     by_label = picture_of(page)
     page.get_by_label("Colour by").select_option("parity")

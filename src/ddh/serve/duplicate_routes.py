@@ -48,6 +48,9 @@ class ActionRequest(ChosenGroups):
 
     action: Literal["trash", "move"]
     folder: str | None = Field(None, max_length=4096)
+    after: str | None = Field(
+        None, max_length=200, description="The journal of the request that this one continues."
+    )
 
 
 class DismissRequest(ChosenGroups):
@@ -128,7 +131,7 @@ async def stop_search(service: ServiceOf) -> None:
 async def act(service: WritableService, wanted: ActionRequest) -> dict[str, Any]:
     """Move duplicates to the trash or to a folder, after another look at both files."""
     folder = _folder(service, wanted.folder) if wanted.action == "move" else None
-    work = partial(service.duplicates.act, wanted.action, wanted.wanted(), folder)
+    work = partial(service.duplicates.act, wanted.action, wanted.wanted(), folder, wanted.after)
     return await service.in_thread("write", work)
 
 

@@ -185,8 +185,13 @@ class Duplicates:
 
     # -- actions -----------------------------------------------------------------------------
 
-    def act(self, action: Action, wanted: Wanted, folder: Path | None) -> dict[str, Any]:
-        """Take pictures away; pairs that were not found together are verified first."""
+    def act(
+        self, action: Action, wanted: Wanted, folder: Path | None, after: str | None = None
+    ) -> dict[str, Any]:
+        """Take pictures away; pairs that were not found together are verified first.
+
+        `after` names the journal of an action that this one continues: one undo is for both.
+        """
         known = self._known()
         keys = {key for keep, keys in wanted.items() for key in (keep, *keys)}
         files = {row.key: self._file(row) for row in self._index.get_many(list(keys))}
@@ -205,7 +210,7 @@ class Duplicates:
         outcome = act([*removals, *verified], action, folder=folder)
         outcome.refused += unverified
         if outcome.done:
-            self._noted(action, outcome)
+            self._noted(action, outcome, after)
         outcome.refused += refused
         return self._answer(outcome)
 
@@ -218,17 +223,27 @@ class Duplicates:
                 known[kept.key, copy.key] = copy.kind, copy.digest, kept.digest
         return known
 
-    def _noted(self, action: Action, outcome: Outcome) -> None:
+    def _noted(self, action: Action, outcome: Outcome, after: str | None) -> None:
+        name, files = outcome.journal.name, len(outcome.done)
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        entry = {"journal": outcome.journal.name, "action": action, "files": len(outcome.done)}
-        self._actions = [*self._actions, entry | {"time": now}][-MAX_UNDONE:]
+        entry = {"journal": name, "parts": [name], "action": action, "files": files, "time": now}
+        others = list(self._actions)
+        if others and after == others[-1]["journal"] and others[-1]["action"] == action:
+            first = others.pop()
+            entry |= {"journal": after, "files": first["files"] + files}
+            entry["parts"] = [*_parts(first), name]
+        self._actions = [*others, entry][-MAX_UNDONE:]
         self._remember(b"actions", self._actions)
 
     def undo(self, journal: str) -> dict[str, Any]:
         """Restore what one of the last actions did, by the name of its journal."""
-        if not any(entry["journal"] == journal for entry in self._actions):
+        entry = next((each for each in self._actions if each["journal"] == journal), None)
+        if entry is None:
             raise HTTPException(404, "there is no such action to undo")
-        outcome = undo(new_journal().with_name(journal))
+        outcome, *others = (undo(new_journal().with_name(name)) for name in _parts(entry)[::-1])
+        for other in others:
+            outcome.done += other.done
+            outcome.refused += other.refused
         if not outcome.refused:
             self._actions = [entry for entry in self._actions if entry["journal"] != journal]
             self._remember(b"actions", self._actions)
@@ -279,6 +294,12 @@ class Duplicates:
     def _cached(self, what: bytes) -> str:
         content = VERSION + what + self._name.encode("utf-8", "surrogateescape")
         return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def _parts(entry: dict[str, Any]) -> list[str]:
+    """The journals of an action."""
+    parts: list[str] = entry.get("parts", [entry["journal"]])
+    return parts
 
 
 def kinds(groups: Sequence[Group]) -> dict[str, int]:

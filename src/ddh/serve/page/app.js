@@ -49,7 +49,9 @@ const app = {
 
   /** Fetch the state of the service, then show the open view anew. */
   async refresh() {
-    if (await app.reload()) show();
+    if (!(await app.reload())) return;
+    show();
+    window.asked = undefined; // what was not taken by now would be old when it is
   },
 
   /** Tags or saved searches have changed. */
@@ -108,7 +110,7 @@ function open(name, view, parameters) {
 function inSearch(act) {
   if (!ready) return;
   const view = /** @type {SearchView} */ (views.search ??= new SearchView(app));
-  if (openView === view) {
+  if (openView === view && current(NAMES).name === "search") { // not one that another is about to follow
     act(view);
     return;
   }

@@ -134,7 +134,7 @@ function drawTags(item, names, room) {
   };
   room.replaceChildren(...names.map((name) => h("span", { class: "chip" }, h("a", { href: route("search", { q: `#${name}` }) }, `#${name}`),
     writable ? iconButton("close", `Remove the tag ${name}`, () => change(() => changeTags([item.key], [], [name]))) : null)),
-  writable ? button([icon("tag"), "Tag"], () => change(() => tagPictures([item.key])), { class: "small quiet" }) : "");
+  writable ? button([icon("tag"), "Tag"], () => change(() => tagPictures([[item.key]])), { class: "small quiet" }) : "");
 }
 
 /** What can be done with the file, where the page and the file are on one machine. @param {Item} item */

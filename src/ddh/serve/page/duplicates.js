@@ -11,6 +11,7 @@ import { altText, shortName, thumbnail } from "./thumbnail.js";
 import { bytesText } from "./words.js";
 
 const PAGE = 20;
+const MOST = 200; // groups of a request that draws none
 const POLL = 1000; // ms between looks at a search that is running
 const BATCH = 50; // pictures of one request
 const WIDEST = 4; // pictures in the row of a group
@@ -84,11 +85,7 @@ export class DuplicatesView {
   arrived({ items, state, next }) {
     if (!this.shown.length) this.groups.replaceChildren();
     this.groups.classList.remove("waiting");
-    for (const group of items) {
-      for (const item of group.items) this.items.set(item.key, item);
-      const chosen = this.kept.get(group.keep);
-      if (chosen && group.items.some(({ key }) => key === chosen)) group.keep = chosen;
-    }
+    for (const group of items) this.know(group);
     this.groups.append(...items.map((group, i) => this.group(group, this.shown.length + i + 1)));
     this.shown.push(...items);
     this.moreButton.hidden = next === null;
@@ -270,8 +267,34 @@ export class DuplicatesView {
     else this.ticked.delete(item.key);
   }
 
-  tickAll() {
-    for (const group of this.shown) for (const item of group.items) this.tick(group, item, true);
+  /** @param {DuplicateGroup} group */
+  know(group) {
+    const chosen = this.kept.get(group.keep);
+    if (chosen && group.items.some(({ key }) => key === chosen)) group.keep = chosen;
+    for (const item of group.items) {
+      this.items.set(item.key, item);
+      if (this.ticked.has(item.key)) this.tick(group, item, true); // the group of another request is gone
+    }
+  }
+
+  /** Tick the pictures of all groups of the list, also of those that are not shown yet. */
+  async tickAll() {
+    const { kind } = this.parameters;
+    const groups = [...this.shown];
+    const total = this.state?.total ?? 0;
+    this.tickButton.disabled = true;
+    try {
+      while (groups.length < total) {
+        const { groups: found } = await fetchJson(`duplicates${queryString({ kind, offset: groups.length, limit: MOST })}`);
+        if (!found.length) break;
+        for (const group of found) this.know(group);
+        groups.push(...found);
+      }
+      for (const group of groups) for (const item of group.items) this.tick(group, item, true);
+    } catch (error) {
+      if (!isReported(error)) this.say([error.message]);
+    }
+    this.tickButton.disabled = false;
     this.showTicks();
   }
 
@@ -321,11 +344,12 @@ export class DuplicatesView {
     this.setBusy(true);
     for (const groups of batches(wanted)) {
       this.say([`Moving ${outcome.done.length.toLocaleString()} of ${total.toLocaleString()}…`]);
-      const answer = /** @type {ActionOutcome | null} */ (await this.tell("duplicates/act", { ...what, groups }));
+      const answer = /** @type {ActionOutcome | null} */ (await this.tell("duplicates/act", { ...what, groups, after: outcome.journal }));
       if (answer === null) {
         this.setBusy(false);
         return;
       }
+      outcome.journal ??= answer.journal; // one undo for all parts
       outcome.done.push(...answer.done);
       outcome.refused.push(...answer.refused);
     }

@@ -6,8 +6,10 @@ import { h, icon } from "./dom.js";
 import { altText, captionOf, missingText, thumbnail } from "./thumbnail.js";
 
 const PAGE = 48;
+const MANY = 1000; // pictures of a request that selects all
 const GAP = 14, CAPTION = 50; // CSS pixels between cards, and of the words below a picture
 const AHEAD = 450; // CSS pixels above and below the viewport that are drawn
+const LEAST = 2; // rows that are drawn, however far away
 const REST = 70; // ms that a scroll must rest before pages are fetched while others are under way
 const STILL = 160; // ms after which a fast scroll is over
 const FAST = 2; // windows per second: while one scrolls faster, cards are empty
@@ -72,6 +74,8 @@ export class PictureGrid {
     this.timer = 0;
     this.last = { top: 0, time: 0, far: false }; // of the last draw while scrolling
     this.fast = false;
+    this.counting = false; // whether the total is known
+    this.selecting = /** @type {AbortController | null} */ (null);
     this.counted = 0; // pictures that the cards know of
     new ResizeObserver(() => this.measure()).observe(this.element);
     window.addEventListener("scroll", () => this.schedule(), { passive: true });
@@ -98,6 +102,7 @@ export class PictureGrid {
       this.clear();
       this.items = kept.items;
       this.total = kept.total;
+      this.counting = Boolean(kept.counting);
       this.redraw();
       return Promise.resolve();
     }
@@ -107,7 +112,7 @@ export class PictureGrid {
 
   /** What `start` can begin with later. @returns {KeptGrid} */
   kept() {
-    return { items: this.items, total: this.total };
+    return { items: this.items, total: this.total, counting: this.counting };
   }
 
   cancel() {
@@ -138,6 +143,7 @@ export class PictureGrid {
       const before = this.total;
       answer.items.forEach((item, i) => { this.items[page * PAGE + i] = item; });
       const known = page * PAGE + answer.items.length;
+      this.counting = answer.total !== undefined || !answer.more;
       this.total = answer.total ?? Math.max(this.total, answer.more ? known + 1 : known);
       if (!answer.more && answer.items.length < PAGE) this.total = Math.min(this.total, known); // rows have gone meanwhile
       if (first || this.total < before) this.redraw();
@@ -216,7 +222,7 @@ export class PictureGrid {
     const top = this.list.getBoundingClientRect().top;
     this.fast = scrolling && this.isFast(top);
     const from = Math.max(0, Math.min(rows - 1, Math.floor((-top - AHEAD) / this.row)));
-    const to = Math.max(from, Math.min(rows, Math.ceil((window.innerHeight - top + AHEAD) / this.row)));
+    const to = Math.min(rows, Math.max(from + LEAST, Math.ceil((window.innerHeight - top + AHEAD) / this.row)));
     const first = Math.max(0, from * this.columns), last = Math.min(this.total, to * this.columns);
     this.list.style.paddingTop = `${from * this.row}px`;
     this.list.style.paddingBottom = `${Math.max(0, rows - to) * this.row}px`;
@@ -350,7 +356,7 @@ export class PictureGrid {
     } else if (event.key === " " && onLink) this.callbacks.open(index);
     else if (event.key === "x") this.toggle(index);
     else if (event.key === "Escape" && this.selected.size) this.selectNone();
-    else if (event.key === "a" && (event.ctrlKey || event.metaKey)) this.selectAll();
+    else if (event.key === "a" && (event.ctrlKey || event.metaKey)) this.callbacks.selectAll();
     else return;
     event.preventDefault();
   }
@@ -386,13 +392,32 @@ export class PictureGrid {
     this.showSelection();
   }
 
-  /** Select everything that has been fetched. */
-  selectAll() {
-    for (const item of this.items) if (item) this.selected.set(item.key, item);
+  /** How many pictures "all" are: those of the list, or those that were fetched of a list without a known end. */
+  get countable() {
+    return this.counting ? this.total : this.items.filter(Boolean).length;
+  }
+
+  /** Select all pictures of the list; those that have not been fetched are, and progress() is told. @param {(fetched: number) => void} progress */
+  async selectAll(progress = () => {}) {
+    const { source, items } = this;
+    this.selecting?.abort();
+    const { signal } = (this.selecting = new AbortController());
+    if (this.counting && source) {
+      for (let start = 0; start < this.total && items === this.items; start += MANY) {
+        const known = items.slice(start, start + MANY).filter(Boolean).length;
+        if (known >= Math.min(MANY, this.total - start)) continue;
+        progress(start);
+        const answer = await source(start, MANY, signal);
+        answer.items.forEach((item, i) => { items[start + i] ??= item; });
+      }
+    }
+    if (signal.aborted || items !== this.items) return;
+    for (const item of items) if (item) this.selected.set(item.key, item);
     this.showSelection();
   }
 
   selectNone() {
+    this.selecting?.abort();
     this.selected.clear();
     this.anchor = -1;
     this.showSelection();

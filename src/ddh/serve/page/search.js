@@ -61,9 +61,10 @@ export class SearchView {
       mark: (item) => this.query.mark(item),
       open: (index) => this.openDetail(index),
       selection: () => this.selection.show(),
+      selectAll: () => this.selection.chooseAll(),
       fail: (error) => this.failed(error),
     });
-    this.selection = new SelectionBar(app, () => this.grid.selected, { all: () => this.grid.selectAll(), none: () => this.grid.selectNone() });
+    this.selection = new SelectionBar(app, () => this.grid.selected, { all: (progress) => this.grid.selectAll(progress), none: () => this.grid.selectNone(), countable: () => this.grid.countable });
     this.title = h("h1", {}, "Search");
     this.status = statusLine();
     this.notices = h("div", {});
