@@ -213,7 +213,3 @@ interface KeptList { list: KeptGrid; answer: ResultPage; scroll: number; at: num
 interface Window {
   asked?: Map<string, Promise<Response>>; // what first.js has requested
 }
-
-interface Window {
-  asked?: Map<string, Promise<Response>>; // what first.js has requested
-}

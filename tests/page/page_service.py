@@ -34,12 +34,17 @@ RUN_AXE = """async () => {
 
 
 def accessibility_violations(page: Page) -> list[str]:
-    """What axe-core finds on the page as it is now."""
+    """What axe-core finds on the page, once it has nothing more to load."""
     if not AXE.exists():
         pytest.skip("axe-core is not installed: npm --prefix page-checks ci")
     if not page.evaluate("() => Boolean(window.axe)"):
         page.evaluate(AXE.read_text())  # the page's own policy forbids a script element
     violations: list[str] = page.evaluate(RUN_AXE)
+    for _ in range(20):  # what is pale while it waits does not stay so
+        if not violations:
+            break
+        page.wait_for_timeout(200)
+        violations = page.evaluate(RUN_AXE)
     return violations
 
 

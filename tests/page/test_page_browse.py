@@ -312,7 +312,8 @@ def test_a_folder_is_chosen_and_what_fails_is_said(open_page, desk, photos):
 
 
 RUNNING = """
-import ddh._core.jobs, time
+import ddh._core.jobs, signal, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # even in the background
 with ddh._core.jobs.job("index add", "holiday") as job:
     ddh._core.jobs.stage("Encoding", 100, "picture").advance(7)
     job.write(now=True)

@@ -5,10 +5,12 @@ import time
 from collections import Counter
 
 import numpy as np
+import pytest
 
 import ddh.index
 from ddh._core import jobs
 from ddh.serve import catalog
+from ddh.serve.disk_cache import DiskCache
 
 
 def test_facets_count_what_filters_find(reader, prepared):
@@ -48,6 +50,30 @@ def test_a_catalog_tells_values_apart_as_filters_do(tmp_path):
     assert list(taken.colours()) == ["v", "folder"]
     folder = taken.colours()["folder"]
     assert Counter(folder.of_row.tolist()) == {255: 8, 0: 100, 1: 100, 2: 100}
+
+
+def test_the_catalog_of_an_index_is_kept_on_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(catalog, "WORTH_KEEPING", 1)
+    kept = DiskCache(tmp_path / "cache", 1 << 20)
+    with ddh.index.open(tmp_path / "a.index", bits=8) as index:
+        keys = ["a/é.png", "b/2.png", "3.png"]
+        metadata = [{"taken": "2019-05-04T10:00:00", "camera": "X"}, {"n": 1}, {"n": True}]
+        index.add(keys, np.arange(3, dtype=np.uint8)[:, None], paths=keys, metadata=metadata)
+        built = catalog.CatalogCache(index, kept).current()
+        with monkeypatch.context() as patch:
+            patch.setattr(catalog, "build_catalog", lambda _: pytest.fail("read again"))
+            read = catalog.CatalogCache(index, kept).current()
+        assert list(read.keys) == keys
+        assert list(read.texts) == list(built.texts)
+        assert "2019-05-04 may" in read.texts[0]
+        assert read.facets() == built.facets()
+        for name in ("taken", "codes", "folder_of_row"):
+            np.testing.assert_array_equal(getattr(read, name), getattr(built, name))
+        for file in (tmp_path / "cache").glob("*/*"):
+            file.write_bytes(file.read_bytes()[:100])  # damaged: read anew
+        assert list(catalog.CatalogCache(index, kept).current().keys) == keys
+        index.add(["4.png"], np.zeros((1, 1), np.uint8), paths=["4.png"])
+        assert len(catalog.CatalogCache(index, kept).current()) == 4
 
 
 def test_facets_see_new_rows(place):

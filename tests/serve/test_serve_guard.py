@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 
 import pytest
 
@@ -180,3 +181,20 @@ def test_health_is_the_health_of_the_search(place):
         answer = client.get("/health")
         assert answer.status_code == 503
         assert answer.headers["retry-after"] == "1"
+
+
+def test_files_of_the_page_are_kept_under_their_version(reader):
+    text = reader.get("/").text
+    addresses = re.findall(r'"(page/\w+/[\w.]+)"', text)
+    assert len(addresses) > 10
+    for address in addresses:
+        answer = reader.get(f"/{address}")
+        assert answer.status_code == 200
+        assert "immutable" in answer.headers["cache-control"]
+    version, name = addresses[0].split("/")[1:]
+    old = reader.get(f"/page/{version[::-1]}/{name}")
+    assert old.headers["cache-control"] == "no-cache"
+    assert reader.get(f"/page/{version}/app.py").status_code == 404
+    modules = {address.rsplit("/")[-1] for address in addresses}
+    assert {"app.js", "search.js", "grid.js", "dom.js"} <= modules
+    assert "map.js" not in modules  # loaded when it is wanted

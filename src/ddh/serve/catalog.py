@@ -296,7 +296,7 @@ class CatalogCache:
         """The catalog of a state of the index, from the disk where it is there."""
         if self._kept is None or state is None:
             return build_catalog(self._index)
-        told = f"{self._index.location}\0{self._index.code_bytes}\0{state}"
+        told = f"{self._index.location}\0{self._index.model_id}\0{self._index.bits}\0{state}"
         digest = hashlib.blake2b(VERSION, digest_size=16)
         digest.update(told.encode("utf-8", "surrogateescape"))
         if content := self._kept.get(digest.hexdigest()):

@@ -28,6 +28,7 @@ export class DuplicatesView {
     this.items = /** @type {Map<string, DuplicateItem>} */ (new Map()); // by key
     this.kept = /** @type {Map<string, string>} */ (new Map()); // the suggested key of a group -> the chosen one
     this.timer = 0;
+    this.dismissed = false; // whether the news are about a picture that is no duplicate
     this.status = statusLine();
     this.kind = h("select", { id: "duplicates-kind", onchange: () => this.filter({ kind: this.kind.value }) });
     this.lists = h("div", { class: "modes", role: "group", "aria-label": "What is listed" });
@@ -72,6 +73,7 @@ export class DuplicatesView {
   }
 
   hide() {
+    this.dismissed = false;
     this.pager.stop();
     clearTimeout(this.timer);
   }
@@ -338,6 +340,7 @@ export class DuplicatesView {
 
   /** @param {{action: string, folder?: string}} what */
   async act(what) {
+    this.dismissed = false;
     const wanted = this.chosen().map(({ kept, members }) => ({ keep: kept.key, members: members.map(({ key }) => key) }));
     const total = this.ticked.size;
     const outcome = /** @type {ActionOutcome} */ ({ journal: null, done: [], refused: [] });
@@ -368,6 +371,7 @@ export class DuplicatesView {
   showUndo({ undo, writable }) {
     const refused = this.lastRefused ?? [];
     this.lastRefused = undefined;
+    if (this.dismissed && !refused.length) return; // its own way back stays
     if (!refused.length && (!undo || !writable)) {
       this.news.replaceChildren();
       return;
@@ -394,10 +398,12 @@ export class DuplicatesView {
     const suggested = group.items.find(({ kind }) => kind === "keep") ?? group.items[0];
     const groups = [{ keep: suggested.key, members: [item.key] }];
     if ((await this.tell("duplicates/dismiss", { groups })) === null) return;
+    this.dismissed = true;
     this.ticked.delete(item.key);
     await this.reload();
     this.say([`${shortName(item.key)} will not be shown as a duplicate again. `,
       button(["Undo"], async () => {
+        this.dismissed = false;
         await this.tell("duplicates/dismiss", { groups, undo: true });
         this.show(this.parameters);
       }, { class: "small" })]);
