@@ -42,7 +42,7 @@ test-light:
 	rm -rf $(LIGHT) && $(PYTHON) -m venv $(LIGHT)/venv
 	$(LIGHT)/venv/bin/python $(INSTALL) -c constraints.txt ".[serve,photos]"
 	! $(LIGHT)/venv/bin/python -c "import torch" 2>/dev/null
-	test "$$(du -sm $(LIGHT)/venv | cut -f1)" -le 500
+	test "$$(du -sm $(LIGHT)/venv | cut -f1)" -le 600
 	cd $(LIGHT) && PATH=$$PWD/venv/bin:$$PATH DDH_INDEX=$$PWD/photos.index DDH_CACHE=$$PWD/cache DDH_STATE=$$PWD/state \
 	  python ../../tests/light_check.py
 
