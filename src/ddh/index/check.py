@@ -17,8 +17,8 @@ from ddh._core.errors import DDHError, InputError
 from ddh._core.progress import bar
 from ddh.codes import code_bytes
 from ddh.index import local, local_store
-from ddh.index.base import IndexHeader
 from ddh.index.features import FeatureTransform
+from ddh.index.header import IndexHeader
 from ddh.index.pages import BLOCK_ROWS, PageFile, block_count, unsound_blocks
 from ddh.index.rows import Codes, check_text, read_metadata, read_stamp
 
