@@ -17,7 +17,7 @@ pytest.importorskip("resource")
 
 def test_nothing_is_lost_and_every_trial_is_told():
     kinds = ["index writes", "compactions", "model saves", "full disk", "few descriptors"]
-    command = ["bench", "chaos", "--kills", "3", "--only", ",".join(kinds), "--json", "--quiet"]
+    command = ["bench", "chaos", "--kills", "8", "--only", ",".join(kinds), "--json", "--quiet"]
     run = CliRunner().invoke(cli, command)
     assert run.exit_code == 0, run.output
     trials = json.loads(run.stdout)["trials"]

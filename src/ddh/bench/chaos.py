@@ -34,7 +34,7 @@ from ddh.index.check import check
 
 IMAGES = 16
 ROUND = 25  # kills of one index, then a new one
-PATIENCE = 120.0  # seconds
+PATIENCE = 400.0  # seconds, on a machine that others use
 KILLED = -9
 
 # Kills of each kind in a hundred: cheap ones often, training and services seldom.
@@ -80,7 +80,10 @@ def chaos(kills: int, only: str | None, seed: int, as_json: bool) -> None:
             trial = Trial(what)
             folder = Path(scratch) / what.replace(" ", "-")
             folder.mkdir()
-            TRIALS[what](trial, folder, count, random.Random(f"{seed} {what}"), progress.update)
+            try:
+                TRIALS[what](trial, folder, count, random.Random(f"{seed} {what}"), progress.update)
+            except DDHError as error:
+                trial.unusable.append(f"{what}: {error}")
             shutil.rmtree(folder, ignore_errors=True)
             done.append(trial)
     records = [asdict(trial) for trial in done]
