@@ -95,3 +95,10 @@ def test_misuse_is_refused(photos):
         run(photos / "photos", "--index", photos / "p.index")
     with pytest.raises(InputError, match=r"\.csv or \.json"):
         run(photos / "photos", "-o", "x.txt")
+
+
+def test_the_rules_of_the_command_are_those_of_the_library():
+    from ddh.cli.dedup import KEEP
+    from ddh.duplicates import keeping
+
+    assert tuple(keeping.KEEP) == KEEP

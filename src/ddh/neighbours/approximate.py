@@ -12,6 +12,7 @@ on every worker for its range of rows.
 
 import time
 import warnings
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -52,7 +53,7 @@ def load_faiss() -> Any:
     return optional("faiss", hint)
 
 
-class NeighbourIndex:
+class NeighbourIndex(ABC):
     """Unit rows to search in; a larger `parameter` finds more of the true neighbours."""
 
     name: str
@@ -66,9 +67,9 @@ class NeighbourIndex:
         wanted = min(self.prepare(k, value), self.index.ntotal)
         return np.asarray(self.index.search(queries, wanted)[1])
 
+    @abstractmethod
     def prepare(self, k: int, value: int) -> int:
         """Set the parameter; how many candidates are needed to find the k nearest."""
-        raise NotImplementedError
 
 
 class IVFIndex(NeighbourIndex):
