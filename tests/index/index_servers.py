@@ -146,6 +146,15 @@ def need_milvus() -> None:
     pytest.skip('Milvus Lite: pip install "milvus-lite==2.5.1" "setuptools<82"')
 
 
+def milvus_client(address: str):
+    """A client of its own; those of one address share a channel, and so how often it pings."""
+    from pymilvus import MilvusClient
+
+    from ddh.index.milvus_database import CHANNEL_OPTIONS
+
+    return MilvusClient(address, grpc_options=CHANNEL_OPTIONS)
+
+
 class Engine:
     """Fresh places for indexes on one engine."""
 
@@ -175,10 +184,8 @@ class Engine:
         if self.name == "local":
             shutil.rmtree(location, ignore_errors=True)
         elif self.name == "milvus":
-            from pymilvus import MilvusClient
-
             address, _, name = location.partition("#")
-            client = MilvusClient(address)
+            client = milvus_client(address)
             for collection in (name, f"{name}_settings"):
                 client.drop_collection(collection)
             client.close()

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from index_oracle import Oracle, pairs, random_codes
-from index_servers import need_milvus
+from index_servers import milvus_client, need_milvus
 
 import ddh.index
 from ddh._core.errors import InputError
@@ -81,9 +81,9 @@ def test_postgresql_copies_the_text_in(index, rows, tmp_path, vector_server):
 
 def test_milvus_takes_the_rows(index, rows, milvus_server):
     need_milvus()
-    from pymilvus import DataType, MilvusClient
+    from pymilvus import DataType
 
-    client = MilvusClient(milvus_server.url)
+    client = milvus_client(milvus_server.url)
     schema = client.create_schema(auto_id=False)
     schema.add_field("id", DataType.VARCHAR, is_primary=True, max_length=32)
     schema.add_field("key", DataType.VARCHAR, max_length=2048)

@@ -81,6 +81,13 @@ def test_lists_are_exact_unless_less_is_asked_for():
         assert right >= 50
 
 
+def test_an_idle_channel_sends_no_pings(milvus_server):
+    """Milvus Lite closes a channel for "too many pings" after half a minute of pymilvus' own."""
+    with ddh.index.open(f"{milvus_server.url}#idle", bits=8) as index:
+        options = index._connection._handle._handler._grpc_options
+        assert options["grpc.keepalive_time_ms"] > 300_000
+
+
 def test_more_answers_than_milvus_gives_are_found_here(milvus_server, monkeypatch):
     """Ties beyond its limit, a k beyond it, and a radius with more rows than it."""
     monkeypatch.setattr("ddh.index.milvus.MOST_ANSWERS", 32)
