@@ -147,6 +147,12 @@ type Attributes = Record<string, unknown>;
 type Child = Node | string | null | undefined | Child[];
 
 interface Point { x: number; y: number }
+/** What a canvas shows of a layout: pixels from its origin to the corner, and pixels of a unit. */
+interface Camera { left: number; top: number; scale: number }
+
+/** A picture that is being drawn: the radius of its dots in pixels, and how many it holds. */
+interface NextPicture extends Camera { radius: number; done: number }
+
 interface Rgb { r: number; g: number; b: number }
 
 /** How the points of the map are coloured: a category per point, and what belongs to each category. */

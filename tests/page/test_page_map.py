@@ -79,6 +79,24 @@ def test_pan_and_zoom_move_the_points_and_reset_brings_them_back(page):
     assert picture_of(page, same_as=first) == first
 
 
+def test_a_pan_moves_the_dots_by_whole_pixels(page):
+    """Frames move a picture that is drawn ahead: back at its place the map is the same."""
+    page.get_by_label("Colour by").select_option("")
+    expect(page.locator(".legend")).to_contain_text("bit 0 is 1")  # without labels on the map
+    page.mouse.move(5, 5)
+    first = picture_of(page)
+    page.locator("canvas").focus()
+    for away, back in (("ArrowLeft", "ArrowRight"), ("ArrowUp", "ArrowDown")):
+        before = first
+        for _ in range(5):  # further than what is drawn beside the canvas
+            page.keyboard.press(away)
+            before = picture_of(page, other_than=before)
+        for _ in range(5):
+            page.keyboard.press(back)
+        page.keyboard.press("Escape")
+        assert picture_of(page, same_as=first) == first
+
+
 def test_thumbnails_appear_on_zooming_in_and_go_again(page):
     held, asked = [], []
     page.route("**/thumbnails/**", lambda route: held.append(route))

@@ -206,13 +206,13 @@ export class MapView {
   drawLabels(context) {
     const { short, labels, colours, order, counts } = this.colouring;
     const least = this.highlighted === null ? (SMALLEST_SHARE * this.points) / this.scatter.zoom ** 2 : 0;
-    const { clientWidth, clientHeight } = this.canvas;
+    const { width, height } = this.scatter;
     const shown = /** @type {PlacedLabel[]} */ ([]);
     for (const i of order) {
       const position = labels[i];
       if (!position || counts[i] < least || (this.highlighted !== null && this.highlighted !== i)) continue;
       const [x, y] = this.scatter.toScreen(...position);
-      if (x > 0 && y > 0 && x < clientWidth && y < clientHeight) shown.push({ text: short[i], x, y, colour: css(colours[i]) });
+      if (x > 0 && y > 0 && x < width && y < height) shown.push({ text: short[i], x, y, colour: css(colours[i]) });
     }
     drawLabels(context, shown, this.ink);
   }

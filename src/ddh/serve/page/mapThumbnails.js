@@ -73,8 +73,7 @@ export class MapThumbnails {
     const level = Math.round(2 * Math.log2(scale));
     const size = CELL / 2 ** (level / 2);
     const cells = this.cells(level, size);
-    const { clientWidth, clientHeight } = scatter.canvas;
-    const [left, top] = scatter.toLayout(0, 0), [right, bottom] = scatter.toLayout(clientWidth, clientHeight);
+    const [left, top] = scatter.toLayout(0, 0), [right, bottom] = scatter.toLayout(scatter.width, scatter.height);
     const room = (size * scale - SIDE) / 2; // by which a picture may leave the middle of its cell
     for (let row = Math.floor(top / size); row <= Math.floor(bottom / size); row += 1) {
       for (let column = Math.floor(left / size); column <= Math.floor(right / size); column += 1) {
@@ -142,5 +141,5 @@ export class MapThumbnails {
   }
 }
 
-/** One number for a cell; the layout has no more than these. @param {number} column @param {number} row */
-const cellNumber = (column, row) => (column + 32768) * 65536 + row + 32768;
+/** One number for a cell, a small integer; the layout has no more than these. @param {number} column @param {number} row */
+const cellNumber = (column, row) => ((column + 16384) << 15) + row + 16384;

@@ -1,6 +1,11 @@
-// Points on a canvas: one pass into the pixels of an image per frame, with a camera that pans and zooms.
+// Points on a canvas, with a camera that pans and zooms. Dots are drawn into a picture a little larger than the canvas; a
+// frame shows it, moved and scaled, while the next picture is drawn in parts of a few milliseconds per frame.
 
-const MARGIN = 12; // pixels round the image, so that a dot at the edge needs no clipping
+const BORDER = 192; // CSS pixels of the picture on each side of the canvas, to pan into
+const FAR = 32; // CSS pixels of a pan after which the next picture is drawn
+const BUDGET = 4; // ms per frame for the next picture
+const PART = 2048; // points between two looks at the clock
+const MARGIN = 12; // pixels round the picture, so that a dot at its edge needs no clipping
 const COVER = 0.03; // fraction of the canvas that the dots cover together, before their size is clipped
 const SMALLEST = 1.1, LARGEST = 5; // radius of a dot, in CSS pixels
 const AIR = 36; // CSS pixels round the points in the initial view
@@ -45,12 +50,17 @@ export class Scatter {
     this.context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d", { alpha: false }));
     this.drawAbove = drawAbove;
     this.xy = /** @type {Float32Array} */ (new Float32Array(0));
-    this.offsets = new Int32Array(0); // of each point in the image, -1 outside of it
     this.colours = new Uint32Array(0); // a pixel per point
+    this.order = new Uint32Array(0); // of the points, those below others first
     this.background = 0;
-    this.faint = /** @type {number | null} */ (null); // points of this colour are drawn below the others
-    this.stride = 0;
+    this.picture = document.createElement("canvas");
+    this.ink = /** @type {CanvasRenderingContext2D} */ (this.picture.getContext("2d", { alpha: false }));
+    this.border = 0; // pixels of the picture on each side of the canvas
+    this.shown = /** @type {Camera | null} */ (null); // of the picture
+    this.next = /** @type {NextPicture | null} */ (null)
     this.ratio = 1;
+    this.width = 0; // CSS pixels of the canvas: to ask it makes a layout
+    this.height = 0;
     this.dots = new Map(); // radius -> disc
     this.frame = /** @type {number | null} */ (null);
     this.bounds = { x: 0, y: 0, width: 2, height: 2 };
@@ -62,25 +72,32 @@ export class Scatter {
 
   setPoints(xy) {
     this.xy = xy;
-    this.offsets = new Int32Array(xy.length / 2);
     this.bounds = boundsOf(xy);
     this.look(...this.home());
   }
 
+  /** Colours of the points and of what lies behind them; points of the faint one are drawn below the others. @param {Uint32Array} colours @param {number} background @param {number | null} faint */
   setColours(colours, background, faint) {
-    Object.assign(this, { colours, background, faint });
+    const points = Array.from(colours, (_, i) => i);
+    const order = faint === null ? points : [...points.filter((i) => colours[i] === faint), ...points.filter((i) => colours[i] !== faint)];
+    Object.assign(this, { colours, background, order: Uint32Array.from(order), shown: null, next: null });
     this.requestDraw();
   }
 
   resize() {
     const { clientWidth, clientHeight } = this.canvas;
     if (!clientWidth || !clientHeight) return;
+    this.width = clientWidth;
+    this.height = clientHeight;
     this.ratio = Math.min(2, window.devicePixelRatio || 1);
     this.canvas.width = Math.round(clientWidth * this.ratio);
     this.canvas.height = Math.round(clientHeight * this.ratio);
-    this.stride = this.canvas.width + 2 * MARGIN;
-    this.image = new ImageData(this.stride, this.canvas.height + 2 * MARGIN);
+    this.border = Math.round(BORDER * this.ratio) + MARGIN;
+    this.picture.width = this.canvas.width + 2 * this.border;
+    this.picture.height = this.canvas.height + 2 * this.border;
+    this.image = new ImageData(this.picture.width, this.picture.height);
     this.pixels = new Uint32Array(this.image.data.buffer);
+    this.shown = this.next = null;
     this.dots.clear();
     if (this.zoom === 1) this.look(...this.home());
     this.draw(); // at once: a canvas that was resized is blank
@@ -103,7 +120,7 @@ export class Scatter {
 
   radius() {
     const { width, height } = this.canvas;
-    const area = (width * height * COVER) / Math.max(1, this.offsets.length) / this.ratio ** 2;
+    const area = (width * height * COVER) / Math.max(1, this.xy.length / 2) / this.ratio ** 2;
     return Math.max(SMALLEST, Math.min(LARGEST, Math.max(SMALLEST, Math.sqrt(area / Math.PI)) * Math.sqrt(this.zoom)));
   }
 
@@ -111,41 +128,71 @@ export class Scatter {
     this.frame ??= requestAnimationFrame(() => { this.frame = null; this.draw(); });
   }
 
-  draw() {
-    if (!this.pixels || !this.image || !this.colours.length || this.colours.length !== this.offsets.length) return;
-    this.pixels.fill(this.background);
-    this.project();
-    if (this.faint !== null) this.stamp(true);
-    this.stamp(false);
-    this.context.putImageData(this.image, -MARGIN, -MARGIN);
-    this.drawAbove(this.context, this.ratio);
-  }
-
-  /** Compute where each point lies in the image. */
-  project() {
-    const { xy, offsets, stride, centre, canvas: { width, height } } = this;
+  /** What the canvas shows: pixels from the origin of the layout to its corner, and pixels of a unit. @returns {Camera} */
+  camera() {
+    const { centre, canvas: { width, height } } = this;
     const scale = this.scale();
-    const left = width / 2 - centre.x * scale, top = height / 2 - centre.y * scale;
-    for (let i = 0; i < offsets.length; i += 1) {
-      const x = Math.round(xy[2 * i] * scale + left), y = Math.round(xy[2 * i + 1] * scale + top);
-      const visible = x >= 0 && y >= 0 && x < width && y < height;
-      offsets[i] = visible ? (y + MARGIN) * stride + x + MARGIN : -1;
-    }
+    return { left: Math.round(centre.x * scale - width / 2), top: Math.round(centre.y * scale - height / 2), scale };
   }
 
-  /** Draw the dots of the faint colour, or all others. @param {boolean} faintOnes */
-  stamp(faintOnes) {
-    const { offsets, colours, faint } = this;
+  draw() {
+    if (!this.pixels || !this.colours.length || this.colours.length !== this.xy.length / 2) return;
+    const camera = this.camera();
+    const far = ({ left, top, scale }) => scale !== camera.scale || Math.max(Math.abs(left - camera.left), Math.abs(top - camera.top)) > FAR * this.ratio;
+    if (!this.next && (!this.shown || far(this.shown))) this.begin(camera);
+    if (this.next) this.drawPart(this.next, this.shown ? performance.now() + BUDGET : Infinity);
+    this.show(camera, /** @type {Camera} */ (this.shown));
+    this.drawAbove(this.context, this.ratio);
+    if (this.next || far(/** @type {Camera} */ (this.shown))) this.requestDraw();
+  }
+
+  /** Begin the picture of a camera. @param {Camera} camera */
+  begin(camera) {
+    /** @type {Uint32Array} */ (this.pixels).fill(this.background);
+    this.next = { ...camera, radius: Math.round(this.radius() * this.ratio * 4) / 4, done: 0 };
+  }
+
+  /** Put the picture where the camera sees it. @param {Camera} camera @param {Camera} shown */
+  show(camera, shown) {
+    const { context, picture, border, canvas: { width, height } } = this;
+    const factor = camera.scale / shown.scale;
+    const x = (shown.left - border) * factor - camera.left, y = (shown.top - border) * factor - camera.top;
+    if (x > 0 || y > 0 || x + picture.width * factor < width || y + picture.height * factor < height) {
+      context.fillStyle = `#${[0, 8, 16].map((shift) => ((this.background >>> shift) & 255).toString(16).padStart(2, "0")).join("")}`;
+      context.fillRect(0, 0, width, height);
+    }
+    context.imageSmoothingEnabled = false; // a scaled picture lasts for some frames only
+    context.drawImage(picture, x, y, picture.width * factor, picture.height * factor);
+  }
+
+  /** Go on with the next picture until a time; once all points are drawn it is the one that is shown. @param {NextPicture} next @param {number} until */
+  drawPart(next, until) {
+    const { order } = this;
+    do {
+      this.stamp(next, next.done, Math.min(order.length, next.done + PART));
+      next.done += PART;
+    } while (next.done < order.length && performance.now() < until);
+    if (next.done < order.length) return;
+    this.ink.putImageData(/** @type {ImageData} */ (this.image), 0, 0);
+    this.shown = next;
+    this.next = null;
+  }
+
+  /** Draw some dots, from first to before last in their order. @param {NextPicture} next @param {number} first @param {number} last */
+  stamp({ left: cornerX, top: cornerY, scale, radius }, first, last) {
+    const { xy, order, colours, border, picture: { width: stride, height } } = this;
     const pixels = /** @type {Uint32Array} */ (this.pixels);
-    const radius = Math.round(this.radius() * this.ratio * 4) / 4;
-    if (!this.dots.has(radius)) this.dots.set(radius, disc(radius, this.stride));
+    const left = border - cornerX, top = border - cornerY;
+    const right = stride - MARGIN, bottom = height - MARGIN;
+    if (!this.dots.has(radius)) this.dots.set(radius, disc(radius, stride));
     const { solid, edge, cover } = this.dots.get(radius);
     const dense = radius < 2 * this.ratio; // a small dot on one of its own colour would hardly be seen
-    for (let i = 0; i < offsets.length; i += 1) {
-      const at = offsets[i];
-      if (at < 0) continue;
-      const colour = colours[i];
-      if ((colour === faint) !== faintOnes || (dense && pixels[at] === colour)) continue;
+    for (let n = first; n < last; n += 1) {
+      const i = order[n];
+      const x = Math.round(xy[2 * i] * scale) + left, y = Math.round(xy[2 * i + 1] * scale) + top;
+      if (x < MARGIN || y < MARGIN || x >= right || y >= bottom) continue;
+      const at = y * stride + x, colour = colours[i];
+      if (dense && pixels[at] === colour) continue;
       for (let k = 0; k < solid.length; k += 1) pixels[at + solid[k]] = colour;
       const redBlue = colour & 0xff00ff, green = colour & 0x00ff00;
       for (let k = 0; k < edge.length; k += 1) {
@@ -160,13 +207,13 @@ export class Scatter {
   /** A position of the layout in CSS pixels of the canvas. @param {number} x @param {number} y */
   toScreen(x, y) {
     const scale = this.scale() / this.ratio;
-    return [this.canvas.clientWidth / 2 + (x - this.centre.x) * scale, this.canvas.clientHeight / 2 + (y - this.centre.y) * scale];
+    return [this.width / 2 + (x - this.centre.x) * scale, this.height / 2 + (y - this.centre.y) * scale];
   }
 
   /** And back. @param {number} px @param {number} py */
   toLayout(px, py) {
     const scale = this.scale() / this.ratio;
-    return [this.centre.x + (px - this.canvas.clientWidth / 2) / scale, this.centre.y + (py - this.canvas.clientHeight / 2) / scale];
+    return [this.centre.x + (px - this.width / 2) / scale, this.centre.y + (py - this.height / 2) / scale];
   }
 
   /** Where a point lies on the screen, in CSS pixels of the canvas. @param {number} i */
