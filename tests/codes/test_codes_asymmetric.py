@@ -138,6 +138,64 @@ def test_a_sample_that_misleads(name, monkeypatch):
     check(codes.search_asymmetric(values, database, 250), oracle_scores(values, database), 250)
 
 
+# Kernels in which many queries share tables.
+TABLES = [name for name in KERNELS if name.startswith("avx")] or KERNELS[:1]
+
+
+def check_large(values, database, k, expected=None):
+    """Against the scores of single codes, which the other tests hold against the oracle."""
+    if expected is None:
+        expected = codes.asymmetric_scores(values, database)
+    check(codes.search_asymmetric(values, database, k, threads=1), expected, k)
+
+
+@lru_cache(maxsize=1)
+def large(kind, bits):
+    rng = np.random.default_rng(bits)
+    centres = rng.integers(0, 256, (30, -(-bits // 8)), dtype=np.uint8)
+    near = np.packbits(rng.random((33_500, 8 * centres.shape[1])) < 0.3, axis=1)
+    database = centres[rng.integers(len(centres), size=len(near))] ^ near
+    values = draw_values(rng, kind, (150, bits))
+    return values, database, codes.asymmetric_scores(values, database)
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("kind", ["real", "few", "wild"])
+@pytest.mark.parametrize("bits", [20, 64, 70, 128, 250])
+def test_tables_of_many_queries(name, bits, kind, monkeypatch):
+    """One line or two, full or not, and queries that are left over."""
+    monkeypatch.setenv("DDH_KERNEL", name)
+    values, database, expected = large(kind, bits)
+    for count, k in [(33, 3), (64, 40), (71, 1), (100, 10), (150, 100)]:
+        check_large(values[:count], database, k, expected[:count])
+
+
+@pytest.mark.parametrize("bits", [64, 128])
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_of_rows_that_become_better_and_better(name, bits, monkeypatch):
+    """Each row enters for every query: limits fall all the time, and tables are filled anew."""
+    monkeypatch.setenv("DDH_KERNEL", name)
+    rng = np.random.default_rng(9)
+    database = rng.integers(0, 256, (33_500, bits // 8), dtype=np.uint8)
+    values = rng.standard_normal((1, bits)) + 1e-3 * rng.standard_normal((130, bits))
+    database = database[np.argsort(codes.asymmetric_scores(values[:1], database)[0])]
+    check_large(values, database, 20)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_of_queries_without_a_rival(name, monkeypatch):
+    """Queries of zeros, queries whose best rows come first, and a sample that misleads."""
+    monkeypatch.setenv("DDH_KERNEL", name)
+    rng = np.random.default_rng(10)
+    database = rng.integers(0, 256, (33_500, 8), dtype=np.uint8)
+    database[:40] = database[::32] = 255
+    values = rng.random((130, 64)) + 0.1
+    values[::5] = 0
+    values[3::5] *= rng.choice([-1, 1], (26, 64))
+    for k in (10, 700):
+        check_large(values, database, k)
+
+
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("value", [0.0, -0.0, 1.0, -1.0, 5e-324, 1e-300, 1e300])
 def test_equal_values(name, value, monkeypatch):

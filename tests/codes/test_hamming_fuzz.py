@@ -142,3 +142,17 @@ def test_random_calls(variant):
         order = np.argsort(true, axis=1, kind="stable")
         for check in (check_scans, check_ranking, check_buckets, check_lists):
             check(variant, rng, queries, rows, true, order)
+
+
+@pytest.mark.parametrize("width", [1, 3, 8, 9, 16, 32])
+@pytest.mark.parametrize("variant", hamming.variants())
+def test_ranking_by_tables(variant, width):
+    """Rows and queries enough that they share tables, which end where the memory does."""
+    numbers = np.random.default_rng(width)
+    rows = numbers.integers(0, 256, (32_768 + 5, width), dtype=np.uint8)
+    queries = numbers.integers(0, 256, (70, width), dtype=np.uint8)
+    order = np.argsort(distances(queries, rows), axis=1, kind="stable")[:, :3]
+    values = 2.0 * np.unpackbits(queries, axis=1) - 1.0
+    out = bytearray(8 * order.size), bytearray(8 * order.size)
+    hamming.rank(variant, values.tobytes(), bytes(rows), width, 3, *out)
+    np.testing.assert_array_equal(np.frombuffer(out[1], np.int64), order.ravel())

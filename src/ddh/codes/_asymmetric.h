@@ -13,7 +13,12 @@
    sum is never above the scaled loss, so a row whose sum is above the limit cannot enter. The
    others are scored. Tables of 16 bytes are looked up in registers, 16 to 64 rows at once; a
    tile of rows is rearranged for that, once for all queries (André, Kermarrec and Le Scouarnec,
-   "Cache locality is not enough", VLDB 2015, has such tables for product quantisation). */
+   "Cache locality is not enough", VLDB 2015, has such tables for product quantisation).
+
+   Many queries share a larger table instead: for each value of each byte of a code, a line of it
+   holds what that byte loses for up to 128 queries, one to a byte of the line. The sums of a row
+   for all of them are then as many loads and additions as it has bytes. The first rows are
+   ranked for each query by itself, so that the scale of the table holds for most of the others. */
 
 #include <math.h>
 
@@ -24,6 +29,11 @@
 #define SCORED_SHARE 32     /* one row of so many tells how high the k best will score */
 #define RESCALE 0.85        /* scale anew when the loss of the k-th row has fallen by this */
 #define ROUNDING 1e-12      /* more than what rounding adds to a scaled loss, relatively */
+#define MOST_TOGETHER 128   /* queries that share a table */
+#define TABLE_MOST 262144    /* bytes of it: a part of a second cache */
+#define TOGETHER_ROWS 32768 /* fewer rows are not worth it */
+#define HEAD_SHARE 32       /* one row of so many is ranked for each query first: limits fall fast there */
+#define LINE_ROWS 8192      /* between two looks at the scale of a table */
 
 typedef struct {
     double score;
@@ -88,12 +98,14 @@ static void sift_down(Scored *heap, size_t n, Scored x) {
     heap[at] = x;
 }
 
+/* What the k-th row is made to lose. With several parts, most rows must not reach the 255 at which
+   a part is cut. */
+static double scaled_loss(size_t width) { return width <= 8 ? 254 : 160 * (double)((width + 7) / 8); }
+
 static void scale_losses(Ranking *r, double loss) {
-    size_t parts = (r->width + 7) / 8;
     const double *sums = r->sums;
     uint8_t *to = r->losses;
-    /* With several parts, most rows must not reach the 255 at which a part is cut. */
-    r->scale = loss > 1e-290 ? (parts == 1 ? 254 : 160 * (double)parts) / loss : 0;
+    r->scale = loss > 1e-290 ? scaled_loss(r->width) / loss : 0;
     r->scaled = loss;
     for (size_t half = 0; half < 2 * r->width; half++, sums += 16, to += 16) {
         double most = 0, scale = r->scale * (1 - ROUNDING);
@@ -147,6 +159,51 @@ static void write_ranking(Ranking *r, double *scores, int64_t *indices) {
     }
 }
 
+/* ------------------------------------------------------------------ many queries */
+
+typedef struct {
+    Ranking *rankings;
+    size_t count, line, width; /* line: bytes, one for each query */
+    size_t bytes;              /* of a vector */
+    uint8_t *table;            /* for each value of each byte of a code, its losses in a line */
+    double scale[MOST_TOGETHER], scaled[MOST_TOGETHER];
+    uint8_t start[2 * MOST_TOGETHER]; /* what sums start from, in bytes or in words */
+} Together;
+
+/* Sums start so far from "too far" as a row may lose that can still enter. */
+static void start_sum(Together *g, size_t i) {
+    const Ranking *r = &g->rankings[i];
+    const int open = i < g->count && !is_full(r);
+    double loss = open ? (r->best - r->floor + r->slack) * g->scale[i] * (1 + ROUNDING) : -1;
+    if (g->width <= 8) {
+        g->start[i] = (uint8_t)(loss < 0 ? 255 : 254 - (unsigned)loss);
+    } else { /* words lie as WIDE_LOW and WIDE_HIGH take the bytes of a vector apart */
+        const size_t place = i % g->bytes, vector = i / g->bytes * 2 + (place % 16 >= 8);
+        uint16_t word = (uint16_t)(loss < 0 ? 32768 : 32767 - (unsigned)loss);
+        memcpy(g->start + vector * g->bytes + (place / 16 * 8 + place % 8) * 2, &word, 2);
+    }
+}
+
+/* Is it worth it to fill the table anew, with finer losses? */
+static int is_coarse(const Together *g) {
+    size_t coarse = 0;
+    for (size_t i = 0; i < g->count; i++) {
+        const Ranking *r = &g->rankings[i];
+        coarse += r->best - r->floor + r->slack < RESCALE * g->scaled[i];
+    }
+    return 4 * coarse > g->count;
+}
+
+static void scale_lines(Together *g) {
+    for (size_t i = 0; i < g->line; i++) {
+        const Ranking *r = &g->rankings[i < g->count ? i : 0];
+        double loss = r->best - r->floor + r->slack;
+        g->scaled[i] = loss;
+        g->scale[i] = loss > 1e-290 ? scaled_loss(g->width) / loss : 0;
+        start_sum(g, i);
+    }
+}
+
 /* ------------------------------------------------------------------ instruction sets */
 
 /* Rows are rearranged by bytes in blocks of a vector; the width is padded to one that fits. */
@@ -157,6 +214,10 @@ typedef struct {
     size_t rows; /* of a step */
     void (*arrange)(const uint8_t *rows, size_t width, uint8_t *tile);
     void (*scan)(const uint8_t *tile, const uint8_t *rows, size_t n, size_t first, Ranking *r);
+    size_t vector; /* queries of a vector, one or two of which make a line; 0: no tables */
+    size_t costs[2]; /* of a row for such a line: that of so many queries by themselves */
+    void (*fill)(Together *g);
+    void (*scan_lines)(Together *g, const uint8_t *rows, size_t n, size_t first);
 } Asymmetric;
 
 #if defined(HAVE_NEON)
@@ -193,13 +254,16 @@ static void scan_plain(const uint8_t *tile, const uint8_t *rows, size_t n, size_
 static const Asymmetric *asymmetric_named(const char *name) {
     static const Asymmetric all[] = {
 #if defined(HAVE_NEON)
-        {"neon", STEP * 16, arrange_neon, scan_losses_neon},
+        {"neon", STEP * 16, arrange_neon, scan_losses_neon, 0, {0, 0}, NULL, NULL},
 #elif defined(HAVE_X86)
-        {"avx512", STEP * 64, arrange_avx512bw, scan_losses_avx512bw},
-        {"avx512bw", STEP * 64, arrange_avx512bw, scan_losses_avx512bw},
-        {"avx2", STEP * 32, arrange_avx2, scan_losses_avx2},
+        {"avx512", STEP * 64, arrange_avx512bw, scan_losses_avx512bw, 64, {38, 60},
+         fill_table_avx512bw, scan_lines_avx512bw},
+        {"avx512bw", STEP * 64, arrange_avx512bw, scan_losses_avx512bw, 64, {38, 60},
+         fill_table_avx512bw, scan_lines_avx512bw},
+        {"avx2", STEP * 32, arrange_avx2, scan_losses_avx2, 32, {16, 25}, fill_table_avx2,
+         scan_lines_avx2},
 #endif
-        {"plain", 256, NULL, scan_plain},
+        {"plain", 256, NULL, scan_plain, 0, {0, 0}, NULL, NULL},
     };
     const Asymmetric *found = all;
     while (strcmp(found->name, name)) found++;
@@ -223,15 +287,15 @@ static void fill_tile(const Asymmetric *a, const Call *c, size_t first, size_t n
     }
 }
 
-/* All rows for the rankings from..to. 0: out of memory. */
-static int rank_tiles(const Call *c, Ranking *from, Ranking *to) {
+/* Rows begin..end for the rankings from..to. 0: out of memory. */
+static int rank_tiles(const Call *c, size_t begin, size_t end, Ranking *from, Ranking *to) {
     const Asymmetric *a = asymmetric_named(c->variant->name);
     size_t width = tile_width(c->width), steps = TILE_HALVES / (a->rows * width * 2);
     size_t n = a->rows * (steps ? steps : 1), open = 1;
     uint8_t *tile = malloc(n * width * 2 + 64), *padded = calloc(a->rows, width);
     uint8_t *aligned = (uint8_t *)(((uintptr_t)tile + 63) & ~(uintptr_t)63);
-    for (size_t first = 0; tile && padded && first < c->n && open; first += n) {
-        size_t rows = c->n - first < n ? c->n - first : n;
+    for (size_t first = begin; tile && padded && first < end && open; first += n) {
+        size_t rows = end - first < n ? end - first : n;
         if (a->arrange) fill_tile(a, c, first, rows, aligned, padded);
         open = 0;
         for (Ranking *r = from; r < to; r++) {
@@ -243,6 +307,58 @@ static int rank_tiles(const Call *c, Ranking *from, Ranking *to) {
     free(tile);
     free(padded);
     return tile && padded;
+}
+
+/* Rows begin..n for `count` rankings, by a table of `vectors` to a line. */
+static int rank_together(const Call *c, const Asymmetric *a, size_t begin, Ranking *rankings,
+                         size_t count, size_t vectors) {
+    Together *g = calloc(1, sizeof *g);
+    const size_t line = vectors * a->vector;
+    uint8_t *memory = malloc(c->width * 256 * line + 63);
+    if (g && memory) {
+        *g = (Together){.rankings = rankings, .count = count, .line = line, .width = c->width,
+                        .bytes = a->vector,
+                        .table = (uint8_t *)(((uintptr_t)memory + 63) & ~(uintptr_t)63)};
+        for (size_t first = begin, n; first < c->n; first += n) {
+            n = c->n - first < LINE_ROWS ? c->n - first : LINE_ROWS;
+            if (first == begin || is_coarse(g)) {
+                scale_lines(g);
+                a->fill(g);
+            }
+            a->scan_lines(g, c->rows + first * c->width, n, first);
+        }
+    }
+    int good = g && memory;
+    free(memory);
+    free(g);
+    return good;
+}
+
+/* Vectors of a line for `count` queries that costs least; 0: each is better off by itself. */
+static size_t line_vectors(const Asymmetric *a, size_t width, size_t count) {
+    const size_t most = a->vector ? TABLE_MOST / (256 * width * a->vector) : 0;
+    const size_t more = count > a->vector ? count - a->vector : 0;
+    if (most >= 2 && a->costs[1] < count && a->costs[1] < a->costs[0] + more) return 2;
+    return most && a->costs[0] + more < count;
+}
+
+/* All rows for the rankings, the first of them for each by itself. 0: out of memory. */
+static int rank_all(const Call *c, Ranking *rankings, size_t count) {
+    const Asymmetric *a = asymmetric_named(c->variant->name);
+    const size_t k = rankings->k, share = c->n / HEAD_SHARE;
+    size_t head = c->n, from = 0;
+    if (c->n >= TOGETHER_ROWS && line_vectors(a, c->width, count)) head = share > 2 * k ? share : 2 * k;
+    int good = rank_tiles(c, 0, head, rankings, rankings + count);
+    while (good && head < c->n && from < count) {
+        size_t vectors = line_vectors(a, c->width, count - from), n = vectors * a->vector;
+        if (!n || n > count - from) n = count - from;
+        Ranking *r = rankings + from;
+        int known = vectors > 0;
+        for (size_t i = 0; i < n; i++) known = known && r[i].floor > -INFINITY;
+        good = known ? rank_together(c, a, head, r, n, vectors) : rank_tiles(c, head, c->n, r, r + n);
+        from += n;
+    }
+    return good;
 }
 
 static int rank_group(const Call *c, const double *values, size_t count, size_t k,
@@ -285,12 +401,12 @@ static int rank_group(const Call *c, const double *values, size_t count, size_t 
         start_ranking(r, values + i * 8 * c->width);
         clear_ranking(r, floors[i]);
     }
-    good = good && rank_tiles(c, rankings, rankings + count);
+    good = good && rank_all(c, rankings, count);
     for (size_t i = 0; good && i < count; i++) {
         Ranking *r = &rankings[i];
         if (r->used < k) { /* the guess was too high */
             clear_ranking(r, -INFINITY);
-            good = rank_tiles(c, r, r + 1);
+            good = rank_tiles(c, 0, c->n, r, r + 1);
         }
         write_ranking(r, scores + i * k, indices + i * k);
     }

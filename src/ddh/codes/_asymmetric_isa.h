@@ -47,6 +47,9 @@ INLINE uint64_t NAME(at_most)(uint8x16_t x, uint8_t most) {
 #define WIDE_LOW(x) ZIP_LOW(x, ZERO())
 #define WIDE_HIGH(x) ZIP_HIGH(x, ZERO())
 #define ADD_WIDE(a, b) _mm512_add_epi16(a, b)
+#define AND(a, b) _mm512_and_si512(a, b)
+#define TOP_BITS(low, high) \
+    _mm512_packs_epi16(_mm512_srai_epi16(low, 15), _mm512_srai_epi16(high, 15))
 #define NARROW(low, high, shift)                                         \
     _mm512_packus_epi16(_mm512_srl_epi16(low, _mm_cvtsi32_si128((int)shift)), \
                         _mm512_srl_epi16(high, _mm_cvtsi32_si128((int)shift)))
@@ -80,6 +83,9 @@ TARGET INLINE uint64_t NAME(at_most)(__m512i x, uint8_t most) {
 #define WIDE_LOW(x) ZIP_LOW(x, ZERO())
 #define WIDE_HIGH(x) ZIP_HIGH(x, ZERO())
 #define ADD_WIDE(a, b) _mm256_add_epi16(a, b)
+#define AND(a, b) _mm256_and_si256(a, b)
+#define TOP_BITS(low, high) \
+    _mm256_packs_epi16(_mm256_srai_epi16(low, 15), _mm256_srai_epi16(high, 15))
 #define NARROW(low, high, shift)                                              \
     _mm256_packus_epi16(_mm256_srl_epi16(low, _mm_cvtsi32_si128((int)shift)), \
                         _mm256_srl_epi16(high, _mm_cvtsi32_si128((int)shift)))
@@ -197,6 +203,101 @@ TARGET static void NAME(scan_losses)(const uint8_t *tile, const uint8_t *rows, s
     }
 }
 
+#if !defined(ISA_NEON)
+
+/* The table of a group. See fill_lines. */
+TARGET static void NAME(fill_table)(Together *g) {
+    const size_t line = g->line;
+    for (size_t at = 0; at < g->width; at++) {
+        uint16_t halves[2][16][MOST_TOGETHER];
+        uint8_t *to = g->table + at * 256 * line;
+        for (size_t i = 0; i < line; i++)
+            for (size_t half = 0; half < 2; half++) {
+                const double *sums = i < g->count ? g->rankings[i].sums + 32 * at + 16 * half : NULL;
+                double most = 0, scale = i < g->count ? 256 * g->scale[i] * (1 - ROUNDING) : 0;
+                for (int x = 0; sums && x < 16; x++) most = sums[x] > most ? sums[x] : most;
+                for (int x = 0; x < 16; x++) {
+                    double loss = sums ? (most - sums[x]) * scale : 0;
+                    halves[half][x][i] = (uint16_t)(int)(loss < 65535 ? loss : 65535);
+                }
+            }
+        for (unsigned value = 0; value < 256; value++, to += line) {
+            const uint16_t *a = halves[0][value >> 4], *b = halves[1][value & 15];
+            for (size_t i = 0; i < line; i++) {
+                unsigned sum = (unsigned)a[i] + b[i];
+                to[i] = (uint8_t)(sum < 65536 ? sum >> 8 : 255);
+            }
+        }
+    }
+}
+
+/* Score a row for the queries of one vector that a mask names. */
+TARGET RARE void NAME(consider_row)(Together *g, uint64_t mask, size_t from, const uint8_t *row,
+                                    size_t index) {
+    for (; mask; mask &= mask - 1) {
+        const size_t i = from + (size_t)trailing_zeros(mask);
+        Ranking *r = &g->rankings[i];
+        double score = score_of(r->sums, row, r->width), floor = r->floor;
+        if (score < floor) continue;
+        offer(r, score, index);
+        if (r->floor != floor) start_sum(g, i);
+    }
+}
+
+/* n rows against all queries of a group: "too far" is 255 in a sum of bytes, and the top bit in one
+   of several parts. */
+TARGET INLINE void NAME(add_lines)(Together *g, const uint8_t *rows, size_t n, size_t first,
+                                   size_t width, const int vectors) {
+    const size_t line = (size_t)vectors * BYTES;
+    for (size_t i = 0; i < n; i++, rows += width) {
+        VECTOR sums[2] = {ZERO()}, low[2] = {ZERO()}, high[2] = {ZERO()}, all = ZERO();
+        const uint8_t *table = g->table;
+        UNROLL for (int v = 0; v < vectors; v++) {
+            if (width <= 8) {
+                sums[v] = LOAD(g->start + v * BYTES);
+            } else {
+                low[v] = LOAD(g->start + 2 * v * BYTES);
+                high[v] = LOAD(g->start + (2 * v + 1) * BYTES);
+            }
+        }
+        for (size_t from = 0; from < width; from += 8) {
+            const size_t count = width - from < 8 ? width - from : 8;
+            if (width > 8)
+                UNROLL for (int v = 0; v < vectors; v++) sums[v] = ZERO();
+            UNROLL for (size_t at = 0; at < count; at++, table += 256 * line)
+                UNROLL for (int v = 0; v < vectors; v++)
+                    sums[v] = ADD(sums[v], LOAD(table + rows[from + at] * line + v * BYTES));
+            if (width > 8)
+                UNROLL for (int v = 0; v < vectors; v++) {
+                    low[v] = ADD_WIDE(low[v], WIDE_LOW(sums[v]));
+                    high[v] = ADD_WIDE(high[v], WIDE_HIGH(sums[v]));
+                }
+        }
+        UNROLL for (int v = 0; v < vectors; v++) {
+            if (width > 8) sums[v] = TOP_BITS(low[v], high[v]);
+            all = v ? AND(all, sums[v]) : sums[v];
+        }
+        if (!NAME(at_most)(all, 254)) continue;
+        UNROLL for (int v = 0; v < vectors; v++)
+            NAME(consider_row)(g, NAME(at_most)(sums[v], 254), (size_t)v * BYTES, rows, first + i);
+    }
+}
+
+TARGET static void NAME(scan_lines)(Together *g, const uint8_t *rows, size_t n, size_t first) {
+    const int two = g->line > BYTES; /* the constants make eight loops of one */
+    if (g->width == 8)
+        two ? NAME(add_lines)(g, rows, n, first, 8, 2) : NAME(add_lines)(g, rows, n, first, 8, 1);
+    else if (g->width == 16)
+        two ? NAME(add_lines)(g, rows, n, first, 16, 2) : NAME(add_lines)(g, rows, n, first, 16, 1);
+    else if (g->width == 32)
+        two ? NAME(add_lines)(g, rows, n, first, 32, 2) : NAME(add_lines)(g, rows, n, first, 32, 1);
+    else
+        two ? NAME(add_lines)(g, rows, n, first, g->width, 2)
+            : NAME(add_lines)(g, rows, n, first, g->width, 1);
+}
+
+#endif
+
 #undef ISA
 #undef TARGET
 #undef VECTOR
@@ -215,6 +316,8 @@ TARGET static void NAME(scan_losses)(const uint8_t *tile, const uint8_t *rows, s
 #undef WIDE_LOW
 #undef WIDE_HIGH
 #undef ADD_WIDE
+#undef AND
+#undef TOP_BITS
 #undef NARROW
 #undef PIECE
 #undef LANES
