@@ -29,6 +29,7 @@ interface QueryOfAnswer {
   code: string | null;
   bits: number;
   key: string | null;
+  model_id?: string | null; // of the code
   values?: number[] | null;
   features?: string | null;
   text?: string | null;
@@ -147,6 +148,7 @@ type Attributes = Record<string, unknown>;
 type Child = Node | string | null | undefined | Child[];
 
 interface Point { x: number; y: number }
+
 /** What a canvas shows of a layout: pixels from its origin to the corner, and pixels of a unit. */
 interface Camera { left: number; top: number; scale: number }
 
@@ -169,7 +171,7 @@ interface Colouring {
 /** A label and where it belongs, in CSS pixels of the canvas. */
 interface PlacedLabel { text: string; x: number; y: number; colour: string }
 
-interface Upload { url: string; name: string; values?: number[] | null; features?: string | null }
+interface Upload { url: string; name: string; file: File; values?: number[] | null; features?: string | null }
 
 type ViewName = "search" | "duplicates" | "map" | "jobs";
 

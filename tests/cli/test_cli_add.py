@@ -88,7 +88,7 @@ def test_the_first_hour_of_a_newcomer(home, counted, monkeypatch):
     if formats.library("rawpy"):
         (phone / "raw.dng").write_bytes(raw_file(60))
         files.append(phone / "raw.dng")
-    for name in ("film.mov", "clip.MOV", "notes.txt"):
+    for name in ("film.mov", "clip.MOV", "notes.txt", ".DS_Store"):
         (phone / name).write_bytes(b"\0" * 100)
     (phone / "damaged.jpg").write_bytes(files[0].read_bytes()[:200])
     copy = shutil.copy(files[0], phone / "copy.jpg")
@@ -96,7 +96,7 @@ def test_the_first_hour_of_a_newcomer(home, counted, monkeypatch):
     done = run("add", pictures, phone)
     assert done["rows"] == len(files) + 1
     assert (done["new"], done["copies"]) == (len(files), 1)
-    assert done["ignored"] == {".mov": 2, ".txt": 1}
+    assert done["ignored"] == {".mov": 2, ".txt": 1, "hidden": 1}
     assert [entry["name"] for entry in done["skipped"]] == ["phone/damaged.jpg"]
     assert done["fitted"] == done["rows"]
     assert len(counted) == len(set(counted)) == len(files), "the network runs once per picture"
@@ -122,7 +122,7 @@ def test_the_first_hour_of_a_newcomer(home, counted, monkeypatch):
         assert {hit["key"] for hit in found} == {"phone/copy.jpg", "My Pictures/2024/0.jpg"}
 
     shown = text("add")
-    assert "Not read: 2 .mov, 1 .txt." in shown
+    assert "Not read: 2 .mov, 1 .txt, 1 hidden." in shown
     assert "phone/damaged.jpg" in shown
     assert len(counted) == len(files)
     hints = [line.strip() for line in shown.splitlines() if line.startswith("  ddh ")]
@@ -159,6 +159,24 @@ def test_codes_are_fitted_again_when_the_collection_has_doubled(home, counted, m
     assert len(counted) == len(set(counted)) == 28
     hits = run("search", write(home / "other.png", 5, "PNG"), "-k", 1)["queries"][0]["hits"]
     assert hits[0]["key"] == "photos/5.jpg"
+
+
+def test_a_folder_added_on_the_page_is_fitted_too(home, monkeypatch):
+    from ddh.serve.desktop import Adding
+
+    monkeypatch.setattr(add, "MIN_FITTED_ROWS", 10)
+    first, second = home / "first", home / "second"
+    for seed in range(6):
+        write(first / f"{seed}.jpg", seed)
+        write(second / f"{seed}.jpg", 6 + seed)
+    run("add", first)
+    started: list[list[str]] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(subprocess, "Popen", lambda command, **_: started.append(command))
+        Adding(default_location()).start(str(second))
+    assert started[0][:3] == [sys.executable, "-m", "ddh"]
+    done = run(*started[0][3:])
+    assert (done["new"], done["fitted"]) == (6, 12)
 
 
 def test_a_model_of_ones_own_stays(home, monkeypatch):

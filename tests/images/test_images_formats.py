@@ -187,11 +187,12 @@ def test_other_files_are_counted(scene, tmp_path, monkeypatch):
     readable = picture_extensions() - formats.HEIF - formats.RAW
     monkeypatch.setattr(formats, "picture_extensions", lambda: readable)
     folder = ImageFolder(tmp_path)
-    assert folder.ignored == {".mov": 2, ".txt": 1, ".heic": 1, ".nef": 1}
+    assert folder.ignored == {".mov": 2, ".txt": 1, ".heic": 1, ".nef": 1, "hidden": 1}
     text = describe_ignored(folder.ignored)
     assert text.startswith("Not read: 2 .mov, 1 ")
     assert text.endswith("pip install 'ddh[photos]' reads .heic, .nef.")
     assert "pip" not in describe_ignored({".mov": 2})
+    assert describe_ignored({"hidden": 2, "": 1}) == "Not read: 2 hidden, 1 without an ending."
     assert describe_ignored({}) == ""
     (tmp_path / "a.jpg").unlink()
     with pytest.raises(InputError, match=r"no images in .*2 \.mov"):

@@ -35,6 +35,7 @@ def test_folder_is_recursive_sorted_and_skips_what_is_not_a_picture(tmp_path):
     assert folder.names == ("a.webp", "a/c/d.jpeg", "a/z.PNG", "b.png", "x.jpg/inside.png")
     assert [path.relative_to(tmp_path).as_posix() for path in folder.paths] == list(folder.names)
     assert len(folder) == 5
+    assert folder.ignored == {"hidden": 3, ".txt": 1}
     assert folder.read(1).size == (4, 3)
     assert "5 images" in repr(folder)
 

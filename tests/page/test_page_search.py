@@ -4,7 +4,7 @@ import base64
 import re
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 CARDS = ".grid .card:not(.placeholder)"
 
@@ -54,9 +54,33 @@ def test_upload_searches_and_its_code_becomes_the_address(page, collected):
     page.locator("input[type=file]").set_input_files(picture)
     wait_for_search(page)
     expect(page.get_by_role("heading", name="Like your picture")).to_be_visible()
-    assert re.search(r"#/search\?code=[0-9a-f]{8}$", page.url)
+    assert re.search(r"#/search\?code=[0-9a-f]{8}&model=\w+$", page.url)
     assert distances(page)[0] == 0  # the same file is in the index
     assert page.locator(".query-picture img").get_attribute("src").startswith("blob:")
+
+
+def test_an_uploaded_picture_is_read_anew_when_the_codes_are_of_another_model(
+    open_page, address, collected
+):
+    page = open_page(address, expected=(409,))
+    page.locator("input[type=file]").set_input_files(collected.root / collected.keys[11])
+    wait_for_search(page)
+    asked = []
+
+    def refuse_once(route: Route) -> None:
+        picture = "multipart" in route.request.headers["content-type"]
+        asked.append("picture" if picture else route.request.post_data_json["model_id"])
+        if len(asked) == 1:
+            route.fulfill(status=409, json={"detail": "the index has codes of another model"})
+        else:
+            route.continue_()
+
+    page.route("**/search", refuse_once)
+    with page.expect_response(lambda answer: answer.url.endswith("/search") and answer.ok):
+        page.get_by_role("slider", name="Radius").press("ArrowRight")
+    expect(page.get_by_role("heading", name="Like your picture")).to_be_visible()
+    wait_for_search(page)
+    assert asked == [page.request.get(f"{address}health").json()["model_id"], "picture"]
 
 
 @pytest.mark.parametrize(("way", "view"), [("paste", "Search"), ("drop", "Jobs")])

@@ -58,14 +58,14 @@ class Adding:
         self._running: list[subprocess.Popen[bytes]] = []
 
     def start(self, path: str) -> None:
-        """Start `ddh index add` on a folder; its job reports progress and errors."""
+        """Start `ddh add` on a folder; its job reports progress and errors."""
         folder = Path(path).expanduser()
         if not path or not folder.is_dir():
             raise InputError(f"{path[:200]!r} is not a folder on this machine")
         self._running = [process for process in self._running if process.poll() is None]
         if self._running:
             raise HTTPException(409, "a folder is being added already: wait for it, or stop it")
-        command = [sys.executable, "-m", "ddh", "index", "add", str(folder.resolve())]
+        command = [sys.executable, "-m", "ddh", "add", str(folder.resolve())]
         self._running.append(
             subprocess.Popen(
                 [*command, "--index", self._location, "--quiet"],

@@ -171,12 +171,12 @@ export class SearchView {
 
   /** Where the pictures come from: a search, or what names, folders and dates select. @returns {Source} */
   source() {
-    const { key, code, text } = this.parameters;
+    const { key, code, text, model } = this.parameters;
     const { radius, folder, where } = readFilters(this.parameters);
     const { values, features } = this.uploads.get(code ?? "") ?? {}; // they order the further pages as they did the first
     if (this.hasQuery()) {
       return async (offset, k, signal) =>
-        resultPage(await fetchJson("search", { json: { key, code, text, values, features, k, offset, radius, folder, where }, signal }));
+        resultPage(await fetchJson("search", { json: { key, code, model_id: model, text, values, features, k, offset, radius, folder, where }, signal }));
     }
     const filters = this.browsing();
     const all = Object.values(filters).every((value) => value === undefined);
@@ -345,7 +345,7 @@ export class SearchView {
     this.leave();
     const { signal } = (this.uploading = new AbortController());
     const name = file.name || "Pasted picture";
-    const upload = { url: URL.createObjectURL(file), name };
+    const upload = { url: URL.createObjectURL(file), name, file };
     this.shownQuery = "";
     this.query.show({ name, image: preview(upload), code: null, bits: this.app.health.bits, takesPictures: false });
     this.notices.replaceChildren();
@@ -357,10 +357,10 @@ export class SearchView {
     for (const [field, value] of Object.entries({ k: PAGE, ...filters })) if (value) form.append(field, String(value));
     try {
       const answer = resultPage(await fetchJson("search", { form, signal }));
-      const { code, values, features } = /** @type {QueryOfAnswer} */ (answer.query);
+      const { code, values, features, model_id: model } = /** @type {QueryOfAnswer} */ (answer.query);
       if (code) keep(this.uploads, code, { ...upload, values, features });
-      keep(this.lists, route("search", { code, ...filters }), { list: { items: answer.items, total: answer.items.length + (answer.more ? 1 : 0) }, answer, scroll: 0, at: Date.now() });
-      go("search", { code, ...filters });
+      keep(this.lists, route("search", { code, model, ...filters }), { list: { items: answer.items, total: answer.items.length + (answer.more ? 1 : 0) }, answer, scroll: 0, at: Date.now() });
+      go("search", { code, model, ...filters });
     } catch (error) {
       if (!signal.aborted) this.failed(error);
     }
@@ -377,6 +377,13 @@ export class SearchView {
 
   failed(error) {
     this.status.textContent = "";
+    const { code = "" } = this.parameters;
+    const upload = this.uploads.get(code);
+    if (error.status === 409 && upload) { // the index has codes of another model since: it reads the picture anew
+      this.uploads.delete(code);
+      this.searchPicture(upload.file);
+      return;
+    }
     if (!isReported(error)) this.showFailure(error.message);
   }
 
