@@ -277,40 +277,99 @@ def test_every_row_is_the_complement_of_the_query(name, width, queries, monkeypa
     assert not len(codes.search_radius(many, database, 8 * width - 1).indices)
 
 
-@pytest.mark.parametrize(
-    ("fewest", "queries", "by_tables"),
-    [(40, 39, 0), (40, 40, 40), (40, 64, 64), (40, 100, 64), (40, 110, 110), (80, 128, 0)],
-)
-def test_queries_that_do_not_fill_a_table_are_scanned_where_that_is_faster(
-    monkeypatch, fewest, queries, by_tables
-):
-    expected = [(slice(0, by_tables), True), (slice(by_tables, queries), False)]
-    found = ways(monkeypatch, (64, True), fewest, queries)
-    assert found == [(part, way) for part, way in expected if part.stop > part.start]
+SIZES = [8, 16, 31, 32, 33, 63, 64, 65, 96, 97, 127, 128, 129, 200, 512, 600]
+INFINITE = float("inf")
 
 
-def test_queries_that_are_answered_together_at_any_number(monkeypatch):
-    for queries in (40, 64, 100, 600):
-        assert ways(monkeypatch, (64, False), 40, queries) == [(slice(0, queries), True)]
-    assert ways(monkeypatch, (64, False), 40, 39) == [(slice(0, 39), False)]
-    assert ways(monkeypatch, (0, True), 40, 300) == [(slice(0, 300), False)]
+class TestWays:
+    """How many queries are answered how; costs are of rows, a table, and planes."""
+
+    @pytest.fixture(autouse=True)
+    def native(self):
+        self.native = pytest.importorskip("ddh.codes.kernel_native")
+
+    def ways(self, queries, table, *costs):
+        found = self.native.cheapest_ways(queries, table, self.native.Costs(*costs))
+        stops = [0, *(part.stop for part, _ in found)]
+        assert [part.start for part, _ in found] == stops[:-1]
+        assert stops[-1] == queries
+        return [(part.stop - part.start, way.name.lower()) for part, way in found]
+
+    def test_tables_and_rows(self):
+        costs = 1.0, 40.0, INFINITE, INFINITE
+        assert self.ways(39, 64, *costs) == [(39, "rows")]
+        assert self.ways(64, 64, *costs) == [(64, "tables")]
+        assert self.ways(100, 64, *costs) == [(64, "tables"), (36, "rows")]
+        assert self.ways(110, 64, *costs) == [(64, "tables"), (46, "tables")]
+        assert self.ways(128, 64, 1.0, 80.0, INFINITE, INFINITE) == [(128, "rows")]
+
+    def test_planes_for_what_does_not_fill_a_table(self):
+        costs = 1.0, 16.0, 4.0, 0.3
+        assert self.ways(5, 64, *costs) == [(5, "rows")]
+        assert self.ways(30, 64, *costs) == [(30, "planes")]
+        assert self.ways(96, 64, *costs) == [(64, "tables"), (32, "planes")]
+        assert self.ways(66, 64, *costs) == [(64, "tables"), (2, "rows")]
+
+    @pytest.mark.parametrize("table", [0, 64])
+    def test_planes_alone_where_they_are_as_fast(self, table):
+        costs = 1.0, 16.0 if table else INFINITE, 1.0, 0.25
+        for queries in SIZES:
+            assert self.ways(queries, table, *costs) == [(queries, "planes")]
+        assert self.ways(1, table, *costs) == [(1, "rows")]
+
+    @pytest.mark.parametrize("costs", [(1, 16, 4, 0.3), (1, 90, 2, 0.1), (1, 20, 2, 0.31)])
+    def test_no_other_choice_is_much_cheaper(self, costs):
+        each, table, block, more = costs
+        price = {"rows": lambda n: n * each, "planes": lambda n: block + n * more}
+        price["tables"] = lambda n: -(-n // 64) * table
+        for queries in SIZES:
+            chosen = sum(price[way](n) for n, way in self.ways(queries, 64, *costs))
+            assert chosen <= 1.1 * min(one(queries) for one in price.values()) + 1e-9
+
+    def test_the_trial_measures_what_there_is(self):
+        for variant in self.native.VARIANTS:
+            for width in (8, 40):
+                costs = self.native._costs(variant, width)
+                assert 0 < costs.each < INFINITE
+                assert (costs.table < INFINITE) == (self.native._table(variant, width) > 0)
+                assert (costs.more < INFINITE) == (variant in self.native._PLANES)
+                assert min(costs) >= 0
 
 
-def ways(monkeypatch, groups, fewest, queries):
+def answer_by(monkeypatch, way):
     kernel_native = pytest.importorskip("ddh.codes.kernel_native")
-    monkeypatch.setattr(kernel_native, "_groups", lambda variant, width: groups)
-    monkeypatch.setattr(kernel_native, "_fewest_together", lambda variant, width: fewest)
-    monkeypatch.setattr(kernel_native, "_TRIAL_PAIRS", 1)
-    kernel = kernel_native.NativeKernel(kernel_native.VARIANTS[0])
-    return kernel._ways(queries, np.zeros((10, 8), np.uint8))
+    ways = lambda self, queries, database: [(slice(0, queries), kernel_native.Way(way))]  # noqa: E731
+    monkeypatch.setattr(kernel_native.NativeKernel, "_ways", ways)
 
 
-@pytest.mark.parametrize("name", [name for name in KERNELS if name.startswith("avx512")])
+@pytest.mark.parametrize("measured", [False, True])
+@pytest.mark.parametrize("bits", [32, 64, 128, 256, 320])
+@pytest.mark.parametrize("name", KERNELS)
+def test_any_number_of_queries(name, bits, measured, monkeypatch):
+    """Full tables and what is left over, with and without a trial."""
+    monkeypatch.setenv("DDH_KERNEL", name)
+    if measured:
+        kernel_native = pytest.importorskip("ddh.codes.kernel_native")
+        costs = kernel_native.Costs(1.0, 16.0, 4.0, 0.3)
+        monkeypatch.setattr(kernel_native, "_costs", lambda variant, width: costs)
+        monkeypatch.setattr(kernel_native, "_TRIAL_PAIRS", 1)
+    queries, database = batch(bits, 600, 1300)
+    expected = matrix_distances(queries, database)
+    order = oracle_order(expected)[:, :15]
+    for size in SIZES:
+        found = codes.search(queries[:size], database, 15, threads=1)
+        np.testing.assert_array_equal(found.indices, order[:size])
+    within = codes.search_radius(queries[:97], database, bits // 4, threads=1)
+    assert len(within.indices) == (expected[:97] <= bits // 4).sum()
+
+
+@pytest.mark.parametrize("name", [name for name in KERNELS if name.startswith("avx")])
 @pytest.mark.parametrize("width", [1, 2, 3, 4, 7, 8, 12, 16, 25, 32, 33, 64, 200, 512])
 def test_planes_of_bits(name, width, monkeypatch):
-    """Blocks of 512 rows and what is left of one; more queries than are held at once; queries with
-    many copies, with none, and on the other side of the cube."""
+    """Blocks of 256 or 512 rows and what is left of one; more queries than are held at once;
+    queries with many copies, with none, and on the other side of the cube."""
     monkeypatch.setenv("DDH_KERNEL", name)
+    answer_by(monkeypatch, 2)
     rng = np.random.default_rng(width)
     database = rng.integers(0, 256, (2200, width), dtype=np.uint8)
     database[rng.random(2200) < 0.3] = database[5]

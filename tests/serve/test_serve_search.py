@@ -15,6 +15,7 @@ import ddh
 import ddh.index
 from ddh.index.collection import content_digest
 from ddh.serve import Settings, create_app
+from ddh.serve import search as searching
 
 
 def oracle(place, code, where=None, folder=None, own=None):
@@ -242,9 +243,29 @@ def test_an_unknown_key_is_404(reader):
     assert "no row" in answer.json()["detail"]
 
 
-def test_many_at_once_are_answered_together_and_each_rightly(prepared):
+def test_many_at_once_are_answered_together_and_each_rightly(prepared, monkeypatch):
     rows = list(prepared.rows().values())
+    batches, scans, all_are_here = [], [], threading.Event()
+    nearest = searching._nearest
+
+    def scan(index, queries):
+        scans.append(len(queries))
+        return nearest(index, queries)
+
+    monkeypatch.setattr(searching, "_nearest", scan)
     with prepared.open() as client, concurrent.futures.ThreadPoolExecutor(16) as pool:
+        searches = client.app.state.service._searches
+        answer = searches._process
+
+        def process(queries):
+            """The first batch waits until the 15 other threads wait as well."""
+            batches.append(len(queries))
+            while not all_are_here.wait(0.002):
+                if len(searches._queue) + sum(batches) >= 16:
+                    all_are_here.set()
+            return answer(queries)
+
+        monkeypatch.setattr(searches, "_process", process)
 
         def one(i):
             row, k = rows[i % len(rows)], 3 + i % 2
@@ -264,7 +285,11 @@ def test_many_at_once_are_answered_together_and_each_rightly(prepared):
         if not line.startswith("#")
     }
     assert counted["ddh_search_batch_sum"] == 120
-    assert counted["ddh_search_batch_count"] <= 120
+    assert counted["ddh_search_batch_count"] == len(batches) < 120
+    assert max(batches) > 2
+    assert sum(scans) == 108  # those of one k of a batch by one search
+    assert max(scans) > 1
+    assert len(scans) <= 2 * len(batches)
     assert counted['ddh_requests_total{route="/search",status="200"}'] == 108
     assert counted['ddh_requests_total{route="/search",status="404"}'] == 12
     assert counted["ddh_index_rows"] == 24

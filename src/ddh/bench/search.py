@@ -310,7 +310,7 @@ def _by_rows(queries: Codes, database: Codes, k: int, threads: int) -> None:
     from ddh.codes import _hamming
 
     answer = codes.Neighbours.empty(len(queries), k)
-    _hamming.top_k(kernel.variant, False, queries, database, database.shape[1], k, *answer)
+    _hamming.top_k(kernel.variant, 0, queries, database, database.shape[1], k, *answer)
 
 
 def single(settings: dict[str, Any]) -> list[Cell]:

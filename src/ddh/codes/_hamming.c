@@ -8,8 +8,9 @@
             row's byte, a line of the table holds the distance of that byte to the same byte of
             64 or 128 queries, two queries to a byte of the line. A row's distances to all
             those queries are then a few loads and additions, less than XOR and popcount cost.
-   planes   The same for processors with logic of three inputs: rows are turned into planes of
-            bits, and full adders sum up the distances of 512 rows at once. See _hamming_planes.h.
+   planes   Also for many queries, and the faster of the two with logic of three inputs: rows are
+            turned into planes of bits, and full adders sum up the distances of 256 or 512 rows at
+            once. A query costs the same in any number of them. See _hamming_planes.h.
    buckets  Multi-index hashing (Norouzi, Punjani and Fleet, CVPR 2012): rows are sorted by
             each of m substrings; by the pigeonhole principle a row at distance m * r + t or
             less is within r of the query in one of the substrings 0..t, or within r - 1 in
@@ -116,17 +117,18 @@ static int set_codes(Call *c, Py_buffer *queries, Py_buffer *rows, Py_ssize_t wi
 }
 
 PyDoc_STRVAR(top_k_doc,
-             "top_k(variant, tables, queries, rows, width, k, distances, indices)\n--\n\n"
-             "The k nearest rows of each query, by tables (or planes) for many queries or by rows.");
+             "top_k(variant, way, queries, rows, width, k, distances, indices)\n--\n\n"
+             "The k nearest rows of each query: way 0 by rows, 1 by tables, 2 by planes; 1 is 2 where\n"
+             "there are no tables, and 2 is 0 where there are no planes.");
 
 static PyObject *py_top_k(PyObject *self, PyObject *args) {
     const char *variant;
-    int tables, good = 0;
+    int way, good = 0;
     Py_buffer queries, rows, distances, indices;
     Py_ssize_t width, k;
     Call c = {0};
     (void)self;
-    if (!PyArg_ParseTuple(args, "spy*y*nnw*w*", &variant, &tables, &queries, &rows, &width, &k,
+    if (!PyArg_ParseTuple(args, "siy*y*nnw*w*", &variant, &way, &queries, &rows, &width, &k,
                           &distances, &indices))
         return NULL;
     if ((c.variant = variant_named(variant)) && set_codes(&c, &queries, &rows, width) &&
@@ -134,7 +136,7 @@ static PyObject *py_top_k(PyObject *self, PyObject *args) {
         check(holds(&distances, c.count, (size_t)k, 4) && holds(&indices, c.count, (size_t)k, 8),
               "results of another size")) {
         Py_BEGIN_ALLOW_THREADS
-        good = scan_for_nearest(&c, tables, c.queries, c.count, (size_t)k, distances.buf,
+        good = scan_for_nearest(&c, way, c.queries, c.count, (size_t)k, distances.buf,
                                 indices.buf);
         Py_END_ALLOW_THREADS
         if (!good) PyErr_NoMemory();
@@ -149,18 +151,18 @@ static PyObject *py_top_k(PyObject *self, PyObject *args) {
 }
 
 PyDoc_STRVAR(within_doc,
-             "within(variant, tables, queries, rows, width, radius)\n--\n\n"
+             "within(variant, way, queries, rows, width, radius)\n--\n\n"
              "All rows within a radius: bytes of counts int64, distances int32, indices int64.");
 
 static PyObject *py_within(PyObject *self, PyObject *args) {
     const char *variant;
-    int tables;
+    int way;
     Py_buffer queries, rows;
     Py_ssize_t width, radius;
     PyObject *result = NULL;
     Call c = {0};
     (void)self;
-    if (!PyArg_ParseTuple(args, "spy*y*nn", &variant, &tables, &queries, &rows, &width, &radius))
+    if (!PyArg_ParseTuple(args, "siy*y*nn", &variant, &way, &queries, &rows, &width, &radius))
         return NULL;
     if ((c.variant = variant_named(variant)) && set_codes(&c, &queries, &rows, width) &&
         check(radius >= 0 && radius < ANY_DISTANCE, "radius")) {
@@ -169,7 +171,7 @@ static PyObject *py_within(PyObject *self, PyObject *args) {
         good = open_call(&c, c.count, 0);
         if (good) {
             take_queries(&c, c.queries, c.count, (uint32_t)radius + 1, 1);
-            good = scan(&c, tables);
+            good = scan(&c, way);
         }
         Py_END_ALLOW_THREADS
         result = good ? found_in_radius(&c) : PyErr_NoMemory();
@@ -279,7 +281,7 @@ static PyObject *py_index_search(PyObject *self, PyObject *args) {
         good = open_call(&c, c.count, (size_t)k);
         if (good) {
             take_queries(&c, c.queries, c.count, k ? above_all(&c) : radius + 1, 0);
-            good = k < GUESSED_K || guess_limits(&c, 1);
+            good = k < GUESSED_K || guess_limits(&c, BY_TABLES);
         }
         if (good) {
             search_index(&c, index, keys.buf, &plan, done.buf);

@@ -330,8 +330,6 @@ static void fill_table(Group *g) {
 
 /* ------------------------------------------------------------------ planes for many queries */
 
-#define PLANE 64                     /* bytes: a block has 512 rows */
-#define BLOCK_ROWS (8 * PLANE)
 #define PLANE_QUERIES 512            /* whose sums are held at once */
 #define MAX_PLANES 14                /* of a sum, which is below 2 * ANY_DISTANCE */
 #define TRIPLES(word) ((word) / 2 - 1) /* of planes that are added up, until two are left */
@@ -341,6 +339,7 @@ static void fill_table(Group *g) {
 typedef struct {
     const uint8_t *queries; /* padded */
     size_t count, width;    /* width: padded */
+    size_t plane;           /* bytes of one: a block has eight rows to a byte */
     size_t words;           /* of a code: of 64 bits, or of all where there are fewer */
     int depth;              /* planes of a sum, the last of which says "too far" */
     Answer *answers;
@@ -359,15 +358,16 @@ static void start_planes(Planes *g, size_t query) {
 
 /* Where in the table of a word a query finds the carry of each three planes, and the two that
    are left: planes are taken from the front of a queue, and their sum goes to its end. */
-static void plane_lookups(uint64_t query, int word, uint16_t *lookups) {
+static void plane_lookups(uint64_t query, int word, size_t plane, uint16_t *lookups) {
     uint8_t bits[64 + TRIPLES(64)];
     const int triples = TRIPLES(word);
     for (int i = 0; i < word; i++) bits[i] = query >> i & 1;
     for (int t = 0; t < triples; t++) {
         const uint8_t *three = bits + 3 * t;
         bits[word + t] = three[0] ^ three[1] ^ three[2];
-        lookups[t] = (uint16_t)((8 * t + 4 * three[0] + 2 * three[1] + three[2]) * PLANE);
+        lookups[t] = (uint16_t)((size_t)(8 * t + 4 * three[0] + 2 * three[1] + three[2]) * plane);
     }
     for (int i = 0; i < 2; i++)
-        lookups[triples + i] = (uint16_t)((8 * triples + 2 * i + bits[3 * triples + i]) * PLANE);
+        lookups[triples + i] =
+            (uint16_t)((size_t)(8 * triples + 2 * i + bits[3 * triples + i]) * plane);
 }

@@ -16,14 +16,15 @@ typedef struct {
     RowsFunction rows[6];
     TablesFunction tables[4]; /* 2, 4 and 8 bytes, and more of them in slices */
     PlanesFunction planes;
+    size_t plane; /* bytes */
     LookUpFunction look_up;
     DistancesFunction distances;
     uint64_t (*ones_of_blocks)(const uint8_t *bytes, size_t blocks);
 } Variant;
 
-#define VARIANT(name, isa, planes, ...) \
+#define VARIANT(name, isa, planes, plane, ...) \
     {#name, {rows_2_##isa, rows_4_##isa, rows_8_##isa, rows_16_##isa, rows_32_##isa, \
-            rows_wide_##isa}, {__VA_ARGS__}, planes, look_up_##isa, distances_##isa, \
+            rows_wide_##isa}, {__VA_ARGS__}, planes, plane, look_up_##isa, distances_##isa, \
      ones_of_blocks_##isa}
 #define TABLES(isa) tables_2_##isa, tables_4_##isa, tables_8_##isa, tables_sliced_##isa
 #define NO_TABLES NULL, NULL, NULL, NULL
@@ -63,9 +64,15 @@ typedef struct {
 #include "_hamming_isa.h"
 #undef ISA_AVX2
 
+#define ISA avx2
+#define PLANE 32
+#define TARGET __attribute__((target("avx2,popcnt")))
+#include "_hamming_planes.h"
+
+#define ISA avx512f
+#define PLANE 64
 #define TARGET __attribute__((target("avx512f,avx2,popcnt")))
 #include "_hamming_planes.h"
-#undef TARGET
 
 #endif
 
@@ -83,13 +90,13 @@ typedef struct {
 
 static const Variant VARIANTS[] = {
 #if defined(HAVE_NEON)
-    VARIANT(neon, neon, NULL, TABLES(neon)),
+    VARIANT(neon, neon, NULL, 0, TABLES(neon)),
 #elif defined(HAVE_X86)
-    VARIANT(avx512, avx512, scan_block, NO_TABLES),
-    VARIANT(avx512bw, avx2, scan_block, NO_TABLES), /* without popcounts */
-    VARIANT(avx2, avx2, NULL, TABLES(avx2)),
+    VARIANT(avx512, avx512, scan_block_avx512f, 64, NO_TABLES),
+    VARIANT(avx512bw, avx2, scan_block_avx512f, 64, NO_TABLES), /* without popcounts */
+    VARIANT(avx2, avx2, scan_block_avx2, 32, TABLES(avx2)),
 #endif
-    VARIANT(plain, plain, NULL, NO_TABLES),
+    VARIANT(plain, plain, NULL, 0, NO_TABLES),
 };
 #define VARIANT_COUNT ((int)(sizeof VARIANTS / sizeof *VARIANTS))
 
@@ -263,16 +270,17 @@ static int scan_tables(Call *c) {
    fast there. `last`: room for a block. */
 static void scan_blocks(Call *c, Planes *g, uint8_t *last) {
     RowsFunction by_row = c->variant->rows[width_class(c->width)];
+    const size_t block = 8 * g->plane;
     for (size_t first = 0, n; first < c->n; first += n) {
-        n = c->n - first < BLOCK_ROWS ? c->n - first : BLOCK_ROWS;
+        n = c->n - first < block ? c->n - first : block;
         const uint8_t *rows = tile_at(c, first, n);
-        if (!first || n < BLOCK_ROWS / 4) {
+        if (!first || n < block / 4) {
             for (size_t i = 0; i < g->count; i++) {
                 by_row(g->queries + i * g->width, rows, n, g->width, first, 0, &g->answers[i]);
                 start_planes(g, i);
             }
         } else {
-            if (n < BLOCK_ROWS) rows = memcpy(last, rows, n * g->width);
+            if (n < block) rows = memcpy(last, rows, n * g->width);
             c->variant->planes(g, rows, n, first);
         }
     }
@@ -282,15 +290,16 @@ static int scan_planes(Call *c) {
     Planes *g = calloc(1, sizeof *g);
     if (!g) return 0;
     const size_t room = c->count < PLANE_QUERIES ? c->count : PLANE_QUERIES;
+    g->plane = c->variant->plane;
     g->width = padded_width(c->width);
     g->words = (g->width + 7) / 8;
     for (g->depth = 6; (size_t)1 << g->depth <= 16 * g->width;) g->depth++;
     const size_t planes = 64 + TRIPLES(64) + TABLE_PLANES + room * (size_t)g->depth;
-    uint8_t *memory = malloc(planes * PLANE + 63), *last = calloc(BLOCK_ROWS, g->width);
+    uint8_t *memory = malloc(planes * g->plane + 63), *last = calloc(8 * g->plane, g->width);
     g->lookups = malloc(g->words * room * LOOKUPS * sizeof *g->lookups);
     g->planes = (uint8_t *)(((uintptr_t)memory + 63) & ~(uintptr_t)63); /* lines of the cache */
-    g->table = g->planes + (64 + TRIPLES(64)) * PLANE;
-    g->waiting = g->table + TABLE_PLANES * PLANE;
+    g->table = g->planes + (64 + TRIPLES(64)) * g->plane;
+    g->waiting = g->table + TABLE_PLANES * g->plane;
     const int done = memory && last && g->lookups;
     for (size_t from = 0; done && from < c->count; from += room) {
         g->queries = call_queries(c) + from * g->width;
@@ -299,7 +308,8 @@ static int scan_planes(Call *c) {
         for (size_t i = 0; i < g->words * g->count; i++) {
             size_t at = i / g->count * 8, bytes = g->width - at < 8 ? g->width - at : 8;
             uint64_t word = bytes_at(g->queries + i % g->count * g->width + at, bytes);
-            plane_lookups(word, g->width < 8 ? (int)(8 * g->width) : 64, g->lookups + i * LOOKUPS);
+            plane_lookups(word, g->width < 8 ? (int)(8 * g->width) : 64, g->plane,
+                          g->lookups + i * LOOKUPS);
         }
         scan_blocks(c, g, last);
     }
@@ -339,9 +349,18 @@ static void write_nearest(Call *c, size_t k, int32_t *distances, int64_t *indice
     }
 }
 
-static int scan_all(Call *c, int tables) {
-    if (tables && c->variant->planes) return scan_planes(c);
-    if (tables && c->width <= 32 && c->variant->tables[0]) return scan_tables(c);
+/* BY_TABLES: by planes where there are none. */
+enum { BY_ROWS, BY_TABLES, BY_PLANES };
+
+static int way_of(const Call *c, int way) {
+    if (way == BY_TABLES && !(c->width <= 32 && c->variant->tables[0])) way = BY_PLANES;
+    return way == BY_PLANES && !c->variant->planes ? BY_ROWS : way;
+}
+
+static int scan_all(Call *c, int way) {
+    way = way_of(c, way);
+    if (way == BY_PLANES) return scan_planes(c);
+    if (way == BY_TABLES) return scan_tables(c);
     scan_rows(c, 0, c->count);
     return 1;
 }
@@ -376,11 +395,11 @@ static int place_all(Call *c, const uint8_t *queries, size_t count, size_t k, in
     return done;
 }
 
-static int scan(Call *c, int tables);
+static int scan(Call *c, int way);
 
 /* A few rows tell below which distance the k nearest lie, so that most others are turned away
    from the start. */
-static int guess_limits(Call *c, int tables) {
+static int guess_limits(Call *c, int way) {
     size_t wanted = 2 * c->answers[0].k / SAMPLE_SHARE + SAMPLE_LEAST;
     Call s = {.variant = c->variant, .n = c->n / SAMPLE_SHARE, .width = c->width};
     if (c->count < SAMPLE_QUERIES || s.n < 8 * wanted) return 1;
@@ -391,7 +410,7 @@ static int guess_limits(Call *c, int tables) {
     int done = rows && open_call(&s, c->count, wanted);
     if (done) {
         take_queries(&s, c->queries, c->count, above_all(c), 1);
-        done = scan(&s, tables);
+        done = scan(&s, way);
     }
     for (size_t i = 0; done && i < c->count; i++)
         c->answers[i].limit = c->answers[i].accept = s.answers[i].limit;
@@ -401,9 +420,9 @@ static int guess_limits(Call *c, int tables) {
 }
 
 /* 0: out of memory. */
-static int scan(Call *c, int tables) {
+static int scan(Call *c, int way) {
     int guess = c->count && c->answers[0].counts;
-    if ((guess && !guess_limits(c, tables)) || !scan_all(c, tables)) return 0;
+    if ((guess && !guess_limits(c, way)) || !scan_all(c, way)) return 0;
     for (size_t i = 0; guess && i < c->count; i++) {
         if (c->answers[i].below >= c->answers[i].k) continue;
         clear_answer(&c->answers[i], above_all(c)); /* the guess was too low */
@@ -413,16 +432,16 @@ static int scan(Call *c, int tables) {
 }
 
 /* The k nearest rows of all queries, a group of them after the other. 0: out of memory. */
-static int scan_for_nearest(Call *c, int tables, const uint8_t *queries, size_t count, size_t k,
+static int scan_for_nearest(Call *c, int way, const uint8_t *queries, size_t count, size_t k,
                             int32_t *distances, int64_t *indices) {
-    size_t most = tables && c->variant->planes ? PLANE_QUERIES : GROUP;
+    size_t most = way_of(c, way) == BY_PLANES ? PLANE_QUERIES : GROUP;
     size_t room = count < most ? count : most;
     if (k > c->n / PLACED_SHARE) return place_all(c, queries, count, k, distances, indices);
     if (!open_call(c, room, k)) return 0;
     for (size_t from = 0; from < count; from += room) {
         size_t n = count - from < room ? count - from : room;
         take_queries(c, queries + from * c->width, n, above_all(c), 1);
-        if (!scan(c, tables)) return 0;
+        if (!scan(c, way)) return 0;
         write_nearest(c, k, distances + from * k, indices + from * k);
     }
     return 1;

@@ -1,10 +1,12 @@
 """Searches by our own C code (`_hamming.c`), cut into pieces of work for a few threads."""
 
+import math
 from collections.abc import Callable
+from enum import IntEnum
 from functools import lru_cache
 from itertools import product
 from time import get_clock_info, perf_counter, thread_time
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +23,12 @@ if not hasattr(_hamming, "bucket_pairs"):
 VARIANTS: list[str] = _hamming.variants()
 
 _TABLE_BYTES = 32  # the longest code that has tables
-_PLANES = ("avx512", "avx512bw")  # which add up planes of bits
+_TABLES, _PLANES = ("avx2", "neon"), ("avx512", "avx512bw", "avx2")  # which have them
 _PLANE_QUERIES = 512  # at once, see _hamming_answers.h
-_TRIAL_BYTES, _TRIAL_QUERIES, _TRIAL_MOST, _TRIALS = 1 << 22, 8, 128, 3
+_TRIAL_BYTES, _TRIAL_QUERIES, _TRIAL_MOST, _TRIALS = 1 << 22, 8, 64, 3
 _TRIAL_PAIRS = 1 << 23  # fewer pairs of queries and rows are not worth a trial
 _USUAL_QUERIES = 32  # that are answered together, where nothing was measured
+_EVEN = 1.1  # by planes every query costs the same, which is worth so much
 _GROUP = 128  # queries of a piece of work, where the kernel answers each by itself
 _SHARD_BYTES = 8 << 20  # compared: fewer are not worth a thread of their own
 _PIECE_PAIRS = 1 << 30  # of queries and rows in one piece of work: some tenths of a second
@@ -37,45 +40,79 @@ _clock = thread_time if get_clock_info("thread_time").resolution <= 1e-6 else pe
 Answer = TypeVar("Answer", Neighbours, ScoredNeighbours)
 
 
-def _groups(variant: str, width: int) -> tuple[int, bool]:
-    """How many queries are answered together (0: none), and whether fewer take as long."""
-    if variant in _PLANES:
-        return _PLANE_QUERIES, False
-    tables = width <= _TABLE_BYTES and variant != "plain"
-    return (128 if width <= 4 else 64) if tables else 0, True
+class Way(IntEnum):
+    """How the C functions answer queries."""
+
+    ROWS = 0  # each by itself
+    TABLES = 1  # as many together as a table has room for, or fewer at the same cost
+    PLANES = 2  # any number together
+
+
+def _table(variant: str, width: int) -> int:
+    """Queries that a table has room for; 0: there are none."""
+    if variant not in _TABLES or width > _TABLE_BYTES:
+        return 0
+    return 128 if width <= 4 else 64
 
 
 def _group(variant: str, width: int) -> int:
     """Queries that are answered together, or that make a piece of work."""
-    return _groups(variant, width)[0] or _GROUP
+    return _table(variant, width) or (_PLANE_QUERIES if variant in _PLANES else _GROUP)
+
+
+class Costs(NamedTuple):
+    """Seconds that queries took in a trial; infinite where there is no such way."""
+
+    each: float  # of a query by itself
+    table: float  # of a table, full or not
+    block: float  # of planes, for any number of queries
+    more: float  # and for each of them
 
 
 @lru_cache
-def _fewest_together(variant: str, width: int) -> int:
-    """From how many queries on it is faster to answer them together: a short trial.
-
-    More than a group of them: never.
-    """
+def _costs(variant: str, width: int) -> Costs:
+    """A short trial."""
     rng = np.random.default_rng(0)
     rows = rng.integers(0, 256, (_TRIAL_BYTES // width, width), dtype=np.uint8)
-    group, whole = _groups(variant, width)
-    few, many = _TRIAL_QUERIES, min(group, _TRIAL_MOST)
-    others = rng.integers(0, 256, (many, width), dtype=np.uint8)
+    asked = rng.integers(0, 256, (_PLANE_QUERIES, width), dtype=np.uint8)
 
-    def seconds(queries: int, together: bool) -> float:
-        asked, answer = others[:queries], Neighbours.empty(queries, 1)
+    def seconds(queries: int, way: Way) -> float:
+        answer = Neighbours.empty(queries, 1)
         times = []
         for _ in range(_TRIALS):
             start = _clock()
-            _hamming.top_k(variant, together, asked, rows, width, 1, *answer)
+            _hamming.top_k(variant, way, asked[:queries], rows, width, 1, *answer)
             times.append(_clock() - start)
         return min(times)
 
-    each, all_of_them = seconds(few, False) / few, seconds(many, True)
-    more = 0.0 if whole else (all_of_them - seconds(few, True)) / (many - few)
-    if each <= more:
-        return group + 1
-    return max(few, round((all_of_them - many * more) / (each - more)))
+    few, many, table = _TRIAL_QUERIES, _TRIAL_MOST, _table(variant, width)
+    block = more = math.inf
+    if variant in _PLANES:
+        least, most = seconds(few, Way.PLANES), seconds(many, Way.PLANES)
+        more = max(0.0, most - least) / (many - few)
+        block = max(0.0, least - few * more)
+    by_table = seconds(table, Way.TABLES) if table else math.inf
+    return Costs(seconds(few, Way.ROWS) / few, by_table, block, more)
+
+
+def cheapest_ways(queries: int, table: int, costs: Costs) -> list[tuple[slice, Way]]:
+    """Which of the queries are best answered how: full tables, and another way for the rest."""
+    rest = queries % table if table else queries
+    ways = {
+        Way.ROWS: rest * costs.each,
+        Way.TABLES: costs.table,
+        Way.PLANES: costs.block + rest * costs.more,
+    }
+    way = min(ways, key=lambda way: ways[way])
+    full = queries - rest
+    parts = (full // table * costs.table if full else 0.0) + (ways[way] if rest else 0.0)
+    by_planes, by_rows = costs.block + queries * costs.more, queries * costs.each
+    if by_planes <= min(_EVEN * parts, by_rows):
+        return [(slice(0, queries), Way.PLANES)]
+    if by_rows <= parts:
+        return [(slice(0, queries), Way.ROWS)]
+    chosen = [(slice(0, full), Way.TABLES), (slice(full, queries), way)]
+    return [(part, way) for part, way in chosen if part.stop > part.start]
 
 
 def _work(
@@ -121,17 +158,16 @@ class NativeKernel:
     def __init__(self, variant: str) -> None:
         self.variant = variant
 
-    def _ways(self, queries: int, database: Codes) -> list[tuple[slice, bool]]:
-        """Which queries are answered together (True) and which by a scan for each."""
+    def _ways(self, queries: int, database: Codes) -> list[tuple[slice, Way]]:
+        """Which queries are answered how."""
         width = database.shape[1]
-        group, whole = _groups(self.variant, width)
-        fewest = _USUAL_QUERIES
-        if group and queries >= _TRIAL_QUERIES and queries * len(database) >= _TRIAL_PAIRS:
-            fewest = _fewest_together(self.variant, width)
-        rest = queries % group if group and whole else queries
-        together = 0 if fewest > group else queries - rest if rest < fewest else queries
-        parts = [(slice(0, together), True), (slice(together, queries), False)]
-        return [(part, way) for part, way in parts if part.stop > part.start]
+        table = _table(self.variant, width)
+        if queries < _TRIAL_QUERIES or not (table or self.variant in _PLANES):
+            return [(slice(0, queries), Way.ROWS)]
+        costs = Costs(1.0, _USUAL_QUERIES if table else math.inf, _USUAL_QUERIES, 0.0)
+        if queries * len(database) >= _TRIAL_PAIRS:
+            costs = _costs(self.variant, width)
+        return cheapest_ways(queries, table, costs)
 
     def hamming(self, a: Codes, b: Codes) -> NDArray[np.int32]:
         """All distances between the rows of `a` and those of `b`."""
@@ -145,9 +181,9 @@ class NativeKernel:
         def top_k(group: slice, rows: Codes, *result: Any) -> None:
             count, width = group.stop - group.start, queries.shape[1]
             k, column, indices = result
-            for part, together in self._ways(count, database):
+            for part, way in self._ways(count, database):
                 asked, answer = queries[group][part], (column[part], indices[part])
-                _hamming.top_k(self.variant, together, asked, rows, width, k, *answer)
+                _hamming.top_k(self.variant, way, asked, rows, width, k, *answer)
 
         group = _group(self.variant, queries.shape[1])
         return _nearest(Neighbours, top_k, len(queries), group, database, k, threads)
@@ -176,8 +212,8 @@ class NativeKernel:
 
         def within(piece: tuple[slice, slice]) -> Found:
             group, shard = queries[piece[0]], piece[1]
-            together = self._ways(len(group), database)[0][1]
-            options = together, group, database[shard], group.shape[1], radius
+            way = self._ways(len(group), database)[0][1]
+            options = way, group, database[shard], group.shape[1], radius
             counts, distances, indices = self.found(_hamming.within, *options)
             return counts, distances, indices + shard.start
 
