@@ -112,6 +112,7 @@ typedef uint8x16_t NAME(Vector);
 #define LOAD(address) vld1q_u8(address)
 #define STORE(address, x) vst1q_u8(address, x)
 #define ADD(a, b) vaddq_u8(a, b)
+#define ADD_UP_TO_255(a, b) vqaddq_u8(a, b)
 #define SUBTRACT_16(a, b) vsubq_u8(a, vshlq_n_u8(b, 4))
 #define ADD_16(a, b) vaddq_u8(a, vshlq_n_u8(b, 4))
 #define ADD_HIGH(sum, x) vsraq_n_u8(sum, x, 4)
@@ -423,7 +424,45 @@ TARGET static void NAME(tables_sliced)(Group *g, const uint8_t *rows, size_t n, 
     }
 }
 
+/* As many queries as a line has bytes, or fewer: the upper four bits of the table are empty, and
+   sums need not be taken apart. */
+TARGET INLINE void NAME(add_halves)(Group *g, const uint8_t *rows, size_t n, size_t first,
+                                    const size_t width, const size_t bytes, const size_t line) {
+    NAME(Vector) start[MAX_LINE / ISA_VECTOR], sums[MAX_LINE / ISA_VECTOR], far;
+    const size_t vectors = line / ISA_VECTOR;
+    uint8_t near[2 * MAX_LINE];
+    memset(near, 0x80, sizeof near); /* no query in the upper half */
+    UNROLL for (size_t v = 0; v < vectors; v++) start[v] = LOAD(g->first + v * ISA_VECTOR);
+    for (size_t i = 0; i < n; i++, rows += width) {
+        UNROLL for (size_t v = 0; v < vectors; v++) sums[v] = start[v];
+        UNROLL for (size_t at = 0; at < bytes; at++)
+            UNROLL for (size_t v = 0; v < vectors; v++)
+                sums[v] = ADD_UP_TO_255(
+                    sums[v], LOAD(g->table + (at * 256 + rows[at]) * line + v * ISA_VECTOR));
+        far = sums[0];
+        UNROLL for (size_t v = 1; v < vectors; v++) far = AND(far, sums[v]);
+        if (ALL_TOP_BITS(far)) continue;
+        UNROLL for (size_t v = 0; v < vectors; v++) STORE(near + v * ISA_VECTOR, sums[v]);
+        NAME(inspect)(g, near, line, rows, width, first + i);
+    }
+}
+
+TARGET static void NAME(tables_half)(Group *g, const uint8_t *rows, size_t n, size_t first) {
+    switch (g->width) { /* the constants make six loops of one; a slice of padding has no table */
+        case 2: NAME(add_halves)(g, rows, n, first, 2, 2, 64); break;
+        case 4: NAME(add_halves)(g, rows, n, first, 4, 4, 64); break;
+        case 8: NAME(add_halves)(g, rows, n, first, 8, 8, 32); break;
+        case 16: NAME(add_halves)(g, rows, n, first, 16, 16, 32); break;
+        default:
+            if (g->slices == 3)
+                NAME(add_halves)(g, rows, n, first, 32, 24, 32);
+            else
+                NAME(add_halves)(g, rows, n, first, 32, 32, 32);
+    }
+}
+
 #undef GO_ON
+#undef ADD_UP_TO_255
 #undef ADD_DISTANCES
 #undef FINISH
 #undef LOAD

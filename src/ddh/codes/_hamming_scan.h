@@ -14,7 +14,7 @@ typedef void (*DistancesFunction)(const uint8_t *query, const uint8_t *rows, siz
 typedef struct {
     const char *name;
     RowsFunction rows[6];
-    TablesFunction tables[4]; /* 2, 4 and 8 bytes, and more of them in slices */
+    TablesFunction tables[5]; /* 2, 4 and 8 bytes, more of them in slices, and any for few queries */
     PlanesFunction planes;
     size_t plane; /* bytes */
     LookUpFunction look_up;
@@ -26,8 +26,9 @@ typedef struct {
     {#name, {rows_2_##isa, rows_4_##isa, rows_8_##isa, rows_16_##isa, rows_32_##isa, \
             rows_wide_##isa}, {__VA_ARGS__}, planes, plane, look_up_##isa, distances_##isa, \
      ones_of_blocks_##isa}
-#define TABLES(isa) tables_2_##isa, tables_4_##isa, tables_8_##isa, tables_sliced_##isa
-#define NO_TABLES NULL, NULL, NULL, NULL
+#define TABLES(isa) \
+    tables_2_##isa, tables_4_##isa, tables_8_##isa, tables_sliced_##isa, tables_half_##isa
+#define NO_TABLES NULL, NULL, NULL, NULL, NULL
 
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b) JOIN_(a, b)
@@ -228,7 +229,8 @@ static void scan_rows(Call *c, size_t from, size_t to) {
    from everything), a tile is scanned by rows. */
 static void scan_group(Call *c, Group *g) {
     RowsFunction by_row = c->variant->rows[width_class(c->width)];
-    TablesFunction by_table = c->variant->tables[g->width > SLICE ? 3 : width_class(c->width)];
+    const int full = g->count > g->line, kind = g->width > SLICE ? 3 : width_class(c->width);
+    TablesFunction by_table = c->variant->tables[full ? kind : 4];
     for (size_t first = 0, n; first < c->n; first += n) {
         uint32_t most = accepted(g).most;
         if (!most) return; /* all have found k copies of themselves */

@@ -193,6 +193,7 @@ typedef __m256i NAME(Vector);
 #define LOAD(address) _mm256_loadu_si256((const __m256i *)(address))
 #define STORE(address, x) _mm256_storeu_si256((__m256i *)(address), x)
 #define ADD(a, b) _mm256_add_epi8(a, b)
+#define ADD_UP_TO_255(a, b) _mm256_adds_epu8(a, b)
 #define HIGH(x) _mm256_and_si256(_mm256_srli_epi16(x, 4), _mm256_set1_epi8(15))
 #define TIMES_16(x) _mm256_slli_epi16(_mm256_and_si256(x, _mm256_set1_epi8(15)), 4)
 #define SUBTRACT_16(a, b) _mm256_sub_epi8(a, TIMES_16(b))

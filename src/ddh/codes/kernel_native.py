@@ -28,7 +28,6 @@ _PLANE_QUERIES = 512  # at once, see _hamming_answers.h
 _TRIAL_BYTES, _TRIAL_QUERIES, _TRIAL_MOST, _TRIALS = 1 << 22, 8, 64, 3
 _TRIAL_PAIRS = 1 << 23  # fewer pairs of queries and rows are not worth a trial
 _USUAL_QUERIES = 32  # that are answered together, where nothing was measured
-_EVEN = 1.1  # by planes every query costs the same, which is worth so much
 _GROUP = 128  # queries of a piece of work, where the kernel answers each by itself
 _SHARD_BYTES = 8 << 20  # compared: fewer are not worth a thread of their own
 _PIECE_PAIRS = 1 << 30  # of queries and rows in one piece of work: some tenths of a second
@@ -44,7 +43,7 @@ class Way(IntEnum):
     """How the C functions answer queries."""
 
     ROWS = 0  # each by itself
-    TABLES = 1  # as many together as a table has room for, or fewer at the same cost
+    TABLES = 1  # as many together as a table has room for; half of them cost less
     PLANES = 2  # any number together
 
 
@@ -64,7 +63,8 @@ class Costs(NamedTuple):
     """Seconds that queries took in a trial; infinite where there is no such way."""
 
     each: float  # of a query by itself
-    table: float  # of a table, full or not
+    table: float  # of a full table, or one that is more than half full
+    half: float  # of one that is not
     block: float  # of planes, for any number of queries
     more: float  # and for each of them
 
@@ -91,8 +91,10 @@ def _costs(variant: str, width: int) -> Costs:
         least, most = seconds(few, Way.PLANES), seconds(many, Way.PLANES)
         more = max(0.0, most - least) / (many - few)
         block = max(0.0, least - few * more)
-    by_table = seconds(table, Way.TABLES) if table else math.inf
-    return Costs(seconds(few, Way.ROWS) / few, by_table, block, more)
+    full = half = math.inf
+    if table:
+        full, half = seconds(table, Way.TABLES), seconds(table // 2, Way.TABLES)
+    return Costs(seconds(few, Way.ROWS) / few, full, half, block, more)
 
 
 def cheapest_ways(queries: int, table: int, costs: Costs) -> list[tuple[slice, Way]]:
@@ -100,14 +102,14 @@ def cheapest_ways(queries: int, table: int, costs: Costs) -> list[tuple[slice, W
     rest = queries % table if table else queries
     ways = {
         Way.ROWS: rest * costs.each,
-        Way.TABLES: costs.table,
+        Way.TABLES: costs.half if 2 * rest <= table else costs.table,
         Way.PLANES: costs.block + rest * costs.more,
     }
     way = min(ways, key=lambda way: ways[way])
     full = queries - rest
     parts = (full // table * costs.table if full else 0.0) + (ways[way] if rest else 0.0)
     by_planes, by_rows = costs.block + queries * costs.more, queries * costs.each
-    if by_planes <= min(_EVEN * parts, by_rows):
+    if by_planes <= min(parts, by_rows):
         return [(slice(0, queries), Way.PLANES)]
     if by_rows <= parts:
         return [(slice(0, queries), Way.ROWS)]
@@ -164,7 +166,10 @@ class NativeKernel:
         table = _table(self.variant, width)
         if queries < _TRIAL_QUERIES or not (table or self.variant in _PLANES):
             return [(slice(0, queries), Way.ROWS)]
-        costs = Costs(1.0, _USUAL_QUERIES if table else math.inf, _USUAL_QUERIES, 0.0)
+        usual = float(_USUAL_QUERIES)
+        costs = Costs(1.0, usual, usual, math.inf, 0.0)
+        if not table:
+            costs = Costs(1.0, math.inf, math.inf, usual, 0.0)
         if queries * len(database) >= _TRIAL_PAIRS:
             costs = _costs(self.variant, width)
         return cheapest_ways(queries, table, costs)
