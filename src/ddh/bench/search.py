@@ -41,7 +41,7 @@ QUICK = {
 }
 GPU_ROWS = (1_000_000_000,)
 RADIUS = 4  # of the pairs
-BATCHES, BATCHED_K = (1, 8, 16, 32, 64, 96, 128, 256, 1024), (10, 100)
+BATCHES, BATCHED_K = (1, 8, 16, 32, 64, 65, 96, 128, 129, 200, 256, 1024), (10, 100)
 Cell = dict[str, Any]
 
 
