@@ -141,6 +141,20 @@ def test_the_picture_without_what_was_laid_on_it_is_kept(tmp_path, name):
     assert find_duplicates(tmp_path, keep="bytes").groups[0].keep.path.stem == "edited"
 
 
+def test_the_original_is_kept_among_several_overlays(tmp_path):
+    """The largest file has text; the next one a watermark, and is cleaner than the first only."""
+    image = photograph(1)
+    image.save(tmp_path / "original.jpg", quality=70)
+    image.resize((160, 120)).save(tmp_path / "half.jpg", quality=70)
+    for name in ("text", "watermark"):
+        (edit,) = (edit for edit in SINGLE if edit.name == name)
+        edited = edit.change(image, np.random.default_rng(4))
+        edited.save(tmp_path / f"{name}.jpg", quality=96)
+    (group,) = find_duplicates(tmp_path)
+    assert group.keep.path.stem == "original"
+    assert {member.picture.path.stem for member in group.members} == {"half", "text", "watermark"}
+
+
 def test_flat_pictures_are_not_all_the_same(tmp_path):
     for level in (40, 120, 200):
         Image.new("RGB", (64, 64), (level, level, 90)).save(tmp_path / f"{level}.png")

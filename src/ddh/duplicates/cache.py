@@ -12,7 +12,7 @@ from ddh._core.threads import thread_imap
 from ddh.duplicates.fingerprints import CODE_BYTES, Fingerprint, fingerprint
 from ddh.duplicates.results import Picture, Skipped
 
-VERSION = 1  # of the fingerprints and of how they are stored
+VERSION = 2  # of the fingerprints and of how they are stored
 WRITTEN_AT_ONCE = 500
 POINT_BYTES = 16
 

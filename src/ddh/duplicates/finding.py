@@ -27,6 +27,9 @@ from ddh.images.decoding import printable
 PathLike = str | os.PathLike[str]
 ATTEMPTS = 3  # transforms tried for a pair
 CACHED_PICTURES = 512
+TYPICAL = 0.015  # agreement that may differ between members of which the first is kept
+MOVES = 3  # times that a group gets another kept picture
+MISSED, SAME_SIZE = 0.6, 0.98  # agreement that may be a duplicate of another member; its pixels
 
 
 @dataclass(frozen=True)
@@ -173,29 +176,59 @@ class _Stars:
                     continue
                 done.add(kept)
                 members, alike = self._star(kept, done, pool)
-                around = self._cleaner(kept, members)
-                if around is not None:
+                for _ in range(MOVES):
+                    around = self._better(kept, members, alike)
+                    if around is None:
+                        break
                     done ^= {kept, around}
                     again = self._star(around, done, pool)
-                    if kept in again[0]:
-                        kept, (members, alike) = around, again
-                    else:
+                    if kept not in again[0]:
                         done ^= {kept, around}
+                        break
+                    kept, (members, alike) = around, again
                 if members:
                     groups[kept] = members
                     done |= members.keys()
                 similar |= {(kept, other): score for other, score in alike.items()}
         return groups, similar
 
-    def _cleaner(self, kept: int, members: dict[int, Verdict]) -> int | None:
-        """The member to keep instead: one without the text or watermark of the kept picture."""
-        least = self._prints[kept].picture.pixels / 2
+    def _better(
+        self, kept: int, members: dict[int, Verdict], alike: dict[int, float]
+    ) -> int | None:
+        """The member to keep instead, if there is one.
+
+        One without the text or watermark of the kept picture, or one of its size that pictures are
+        duplicates of which only resemble the kept one. The largest of those, then the most typical.
+        """
+        if not self._may_prefer:
+            return None
+        pixels = self._prints[kept].picture.pixels
+        least = SAME_SIZE * _without_borders(self._prints[kept])[0]
+        small = {i: _without_borders(self._prints[i])[0] > least for i in members}  # negated pixels
         cleaner = [
             other
             for other, verdict in members.items()
-            if verdict.is_cleaner and self._prints[other].picture.pixels >= least
+            if verdict.is_cleaner and self._prints[other].picture.pixels >= pixels / 2
         ]
-        return min(cleaner) if cleaner and self._may_prefer else None
+        missed = {other for other, score in alike.items() if score >= MISSED}
+        won = dict.fromkeys(cleaner, 1) or {
+            other: len(self._verified(other, missed))
+            for other in members
+            if missed and not small[other]
+        }
+        most = max(won.values(), default=0)
+        best = [other for other, count in won.items() if count == most > 0]
+        top = max((members[other].score for other in best), default=0.0) - TYPICAL
+        return min(best, key=lambda i: (small[i], members[i].score < top, i), default=None)
+
+    def _verified(self, kept: int, others: set[int]) -> set[int]:
+        """Those of some pictures that are duplicates of another one at first sight."""
+        links = {link.other: link for link in reversed(self._links(kept, np.eye(3)))}
+        return {
+            other
+            for other in others & links.keys()
+            if self._verify(kept, links[other])[0].duplicate
+        }
 
     def _star(
         self, kept: int, done: set[int], pool: ThreadPoolExecutor
@@ -266,7 +299,10 @@ def _with_copies(
 
 def _exact_kind(a: Fingerprint, b: Fingerprint, verdict: Verdict) -> Kind:
     """`same-pixels` where a file was only stored in another way."""
+    mixed = len({one.picture.format == "JPEG" for one in (a, b)}) > 1  # reduced, and not
     if verdict.kind != "recompressed" or verdict.score < 0.99:
+        return verdict.kind
+    if not mixed and not np.array_equal(a.points, b.points):
         return verdict.kind
     try:
         first, second = (np.asarray(decode(one.picture.path)) for one in (a, b))

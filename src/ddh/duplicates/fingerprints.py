@@ -27,9 +27,10 @@ from ddh.images.decoding import DEFAULT_LIMITS
 from ddh.images.formats import ORIENTATION, open_picture
 from ddh.index.collection import bytes_digest
 
-SIDE = 160  # pixels of the longer side that features are found at
+SIDE = 160  # pixels of the longer side of the frame that points and borders are measured in
+DETECTED = 112  # the same of the picture that features are found in
 DECODED = 128  # pixels of the shorter side that a large JPEG is decoded to, at least
-FEATURES = 150
+FEATURES = 80
 CONTRAST, EDGE = 0.02, 10  # thresholds of SIFT
 TURNS = 8  # 4 turns, and the mirror images of each
 CODE_BYTES = 8
@@ -55,6 +56,7 @@ class Fingerprint:
     box: tuple[float, float, float, float]
 
 
+@cache
 def opencv() -> Any:
     """The `cv2` module, imported when pictures are first compared."""
     return optional("cv2", "duplicates need OpenCV: pip install opencv-python-headless")
@@ -182,12 +184,17 @@ def turn_matrix(turn: int) -> NDArray[np.float64]:
 
 def local_features(grey: NDArray[np.uint8]) -> tuple[Floats, Bits]:
     """Points (x, y, size, angle in radians) and their 64-bit codes."""
-    sift = opencv().SIFT_create(FEATURES, 3, CONTRAST, EDGE, 1.6, enable_precise_upscale=True)
-    found, descriptors = sift.detectAndCompute(grey, None)
+    cv2 = opencv()
+    sift = cv2.SIFT_create(FEATURES, 3, CONTRAST, EDGE, 1.6, enable_precise_upscale=True)
+    scale = min(1.0, DETECTED / max(grey.shape))
+    size = tuple(max(8, round(side * scale)) for side in grey.shape[::-1])
+    small = cv2.resize(grey, size, interpolation=cv2.INTER_AREA)
+    found, descriptors = sift.detectAndCompute(small, None)
     if descriptors is None:
         return np.empty((0, 4), np.float32), np.empty((0, CODE_BYTES), np.uint8)
     points = np.array([(*p.pt, p.size, np.deg2rad(p.angle)) for p in found], np.float32)
     points[:, :2] += 0.5  # the first pixel reaches from 0 to 1
+    points[:, :3] /= scale
     values = np.sqrt(descriptors) @ _projection()  # Hellinger's distance compares better
     return points, np.packbits(values > 0, axis=1)
 

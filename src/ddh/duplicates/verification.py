@@ -103,7 +103,7 @@ def _compare(
     first, second, mask, shares, frames, detail = view
     agreement = _agreement(first, second, mask)
     repainted = agreement.repainted
-    if not agreement.is_perfect:  # a tone curve may lose levels, and grey does not tell colours
+    if not agreement.is_enough:  # a tone curve may lose levels, and grey does not tell colours
         back = _agreement(second, first, mask)
         repainted = min(repainted, back.repainted)
         agreement = max(agreement, back, key=lambda found: found.same * found.clean)
@@ -260,12 +260,15 @@ class _Agreement:
     region: NDArray[np.bool_]  # those windows
 
     @property
-    def is_perfect(self) -> bool:
-        """Whether a second look cannot tell more."""
-        return self.same > 0.99 and self.clean > 0.98 and not self.changed + self.repainted
+    def is_enough(self) -> bool:
+        """Whether a second look cannot change the verdict."""
+        same = self.same >= SAME and self.clean >= CLEAN_LARGE
+        return same and self.changed <= UNTOUCHED and self.repainted < REPAINTED
 
 
-def _agreement(first: Planes, second: Planes, mask: NDArray[np.bool_]) -> _Agreement:
+def _agreement(
+    first: Planes, second: Planes, mask: NDArray[np.bool_], with_colours: bool = True
+) -> _Agreement:
     """Compare the second picture with the first after its tone curve and change of colours."""
     cv2 = opencv()
     b = second[0].astype(np.float32)
@@ -284,13 +287,15 @@ def _agreement(first: Planes, second: Planes, mask: NDArray[np.bool_]) -> _Agree
     both = _blurred(x * y) * scale - mean_a * mean_b
     structure = np.maximum(var_a, var_b)
     agreement = (2 * both + NOISE) / (var_a + var_b + NOISE)
-    painted = _painted(first, second, mask)
-    pixels = max(int(usable.sum()), 1)
-    repainted = float((usable & painted & (agreement > SAME_WINDOW)).sum() / pixels)
+    pixels = max(int(np.count_nonzero(usable)), 1)
+    repainted = 0.0
+    if with_colours:
+        painted = usable & _painted(first, second, mask)
+        repainted = np.count_nonzero(painted & (agreement > SAME_WINDOW)) / pixels
     other = np.abs(mean_a - mean_b) > TONE
     agreement[other] = 0
     counted = usable & ((structure > STRUCTURE) | other)
-    total = int(counted.sum())
+    total = int(np.count_nonzero(counted))
     region = usable & (agreement < SAME_WINDOW) & (other | (var_a + var_b - 2 * both > CHANGED))
     if curve > ADJUSTED:  # what is brighter has lost the structure of what is clipped
         region &= _blurred((first[3] | second[3]).astype(np.float32)) < CLIPPED
@@ -300,10 +305,12 @@ def _agreement(first: Planes, second: Planes, mask: NDArray[np.bool_]) -> _Agree
     # Weighed by structure: noise spoils faint windows, a wrong place the strong ones.
     far = same & ~_grown(region)
     far = far if far.any() else same
-    clean = float((2 * both + NOISE)[far].sum() / max((var_a + var_b + NOISE)[far].sum(), 1.0))
-    changed = float(region.sum() / pixels)
+    noise = NOISE * np.count_nonzero(far)
+    shared = 2 * float(np.sum(both, where=far, dtype=np.float64)) + noise
+    clean = shared / max(float(np.sum(var_a + var_b, where=far, dtype=np.float64)) + noise, 1.0)
+    changed = np.count_nonzero(region) / pixels
     share = total / pixels
-    found = same.sum() / total
+    found = np.count_nonzero(same) / total
     return _Agreement(found, clean, share, repainted, curve, changed, region)
 
 
@@ -320,7 +327,7 @@ def _overlay(first: Planes, second: Planes, mask: NDArray[np.bool_]) -> int:
     there. A thing that moved or was replaced is solid, and has a structure of its own in both.
     """
     cv2 = opencv()
-    near = _grown(_agreement(first, second, mask).region) & mask
+    near = _grown(_agreement(first, second, mask, with_colours=False).region) & mask
     plain = _tone_curve(first[0], second[0], mask & ~near)  # the levels of text are its own
     other = second[0].astype(np.float32)
     strokes = near & (cv2.absdiff(plain, other) > STROKE)
@@ -357,28 +364,29 @@ def _painted(first: Planes, second: Planes, mask: NDArray[np.bool_]) -> NDArray[
     """
     cv2 = opencv()
     clear = mask & (first[3] == 0) & (second[3] == 0)
-    part = clear[::2, ::2]  # enough to fit the change
-    known = np.stack([plane[::2, ::2][part] for plane in first], axis=1).astype(np.float64)
-    if len(known) < 40:
+    part = np.flatnonzero(clear[::2, ::2])  # enough to fit the change
+    if len(part) < 40:
         return np.zeros(mask.shape, bool)
-    wanted = np.stack([plane[::2, ::2][part] for plane in second[1:3]], axis=1).astype(np.float64)
-    known[:, 3] = 1
-    keep: Any = slice(None)
+    centre = np.float32(128)
+    known, wanted = (
+        planes[:, ::2, ::2].reshape(4, -1)[:, part] - centre for planes in (first, second)
+    )
+    known[3], wanted = 1, wanted[1:3]
+    x, y = known, wanted
     for _ in range(2):
-        x, y = known[keep], wanted[keep]
-        change = np.linalg.lstsq(x.T @ x, x.T @ y, rcond=None)[0]
-        off = np.abs(known @ change - wanted)
-        away = np.maximum(off[:, 0], off[:, 1])
-        most = 3 * len(away) // 4
-        keep = away <= max(float(np.partition(away, most)[most]), 1.0)
-    weights = change.astype(np.float32)
+        square = x @ x.T + np.eye(4, dtype=np.float32)  # a grey picture has no chroma to fit
+        change = np.linalg.solve(square, x @ y.T)
+        off = np.abs(change.T @ known - wanted).max(axis=0)
+        most = 3 * len(off) // 4
+        keep = off <= max(float(np.partition(off, most)[most]), 1.0)
+        x, y = known[:, keep], wanted[:, keep]
     inside = clear.astype(np.float32)
     share = cv2.blur(inside, (WINDOW, WINDOW))
-    grey, red, blue = (plane.astype(np.float32) for plane in first[:3])
+    expected = change[:3].T @ (first[:3].reshape(3, -1) - centre) + (change[3][:, None] + centre)
+    away = (second[1:3] - expected.reshape(2, *mask.shape)) * inside
     painted = np.zeros(mask.shape, bool)
-    for plane, (of_grey, of_red, of_blue, fixed) in zip(second[1:3], weights.T, strict=True):
-        away = plane - (of_grey * grey + of_red * red + of_blue * blue + fixed)
-        painted |= np.abs(cv2.blur(away * inside, (WINDOW, WINDOW))) > COLOUR * share
+    for plane in away:
+        painted |= np.abs(cv2.blur(plane, (WINDOW, WINDOW))) > COLOUR * share
     painted &= share > 0.5
     return painted
 
@@ -394,18 +402,24 @@ def _tone_curve(a: NDArray[np.uint8], b: NDArray[np.uint8], mask: NDArray[np.boo
         return a + np.float32(shift)
     below = np.cumsum(table[known], axis=1)
     middles = np.argmax(2 * below >= counts[known, None], axis=1).astype(np.float64)
-    line = np.polyfit(known * 8 + 3.5, middles, 1, w=np.sqrt(counts[known]))
+    slope = _slope(known * 8 + 3.5, middles, counts[known])
     rising = np.maximum.accumulate(middles)
     falling = np.minimum.accumulate(middles[::-1])[::-1]
     curve = (rising + falling) / 2  # the nearest rising curve, roughly
-    if line[0] < 0.15:
+    if slope < 0.15:
         curve = np.full_like(curve, np.median(b[mask]))
     levels = np.arange(256)
     values = np.interp(levels, known * 8 + 3.5, curve)
-    values += line[0] * np.minimum(levels - (known[0] * 8 + 3.5), 0)
-    values += line[0] * np.maximum(levels - (known[-1] * 8 + 3.5), 0)
+    values += slope * np.minimum(levels - (known[0] * 8 + 3.5), 0)
+    values += slope * np.maximum(levels - (known[-1] * 8 + 3.5), 0)
     curved: Grey = opencv().LUT(a, values.astype(np.float32))
     return curved
+
+
+def _slope(x: NDArray[Any], y: NDArray[Any], weights: NDArray[np.int64]) -> float:
+    """Of the straight line through weighted points."""
+    away = x - np.average(x, weights=weights)
+    return float((weights * away) @ (y - np.average(y, weights=weights)) / (weights @ away**2))
 
 
 def _nearly_equal(a: Planes, b: Planes, mask: NDArray[np.bool_]) -> bool:
