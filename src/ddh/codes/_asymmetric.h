@@ -342,12 +342,17 @@ static size_t line_vectors(const Asymmetric *a, size_t width, size_t count) {
     return most && a->costs[0] + more < count;
 }
 
-/* All rows for the rankings, the first of them for each by itself. 0: out of memory. */
+/* All rows for the rankings, the first of them for each by itself where no sample gave them a scale.
+   0: out of memory. */
 static int rank_all(const Call *c, Ranking *rankings, size_t count) {
     const Asymmetric *a = asymmetric_named(c->variant->name);
     const size_t k = rankings->k, share = c->n / HEAD_SHARE;
     size_t head = c->n, from = 0;
-    if (c->n >= TOGETHER_ROWS && line_vectors(a, c->width, count)) head = share > 2 * k ? share : 2 * k;
+    if (c->n >= TOGETHER_ROWS && line_vectors(a, c->width, count)) {
+        head = 0;
+        for (size_t i = 0; i < count; i++)
+            if (rankings[i].floor == -INFINITY) head = share > 2 * k ? share : 2 * k;
+    }
     int good = rank_tiles(c, 0, head, rankings, rankings + count);
     while (good && head < c->n && from < count) {
         size_t vectors = line_vectors(a, c->width, count - from), n = vectors * a->vector;
@@ -361,14 +366,13 @@ static int rank_all(const Call *c, Ranking *rankings, size_t count) {
     return good;
 }
 
-static int rank_group(const Call *c, const double *values, size_t count, size_t k,
-                      double *scores, int64_t *indices);
+static int rank_rows(const Call *c, const double *values, size_t k, double *scores,
+                     int64_t *indices);
 
 /* Scores that the k best rows will hardly be below, from a few rows. 0: out of memory. */
-static int guess_floors(const Call *c, const double *values, size_t count, size_t k,
-                        double *floors) {
-    size_t wanted = 2 * k / SCORED_SHARE + SAMPLE_LEAST;
-    Call s = {.variant = c->variant, .n = c->n / SCORED_SHARE, .width = c->width};
+static int guess_floors(const Call *c, const double *values, size_t k, double *floors) {
+    const size_t wanted = 2 * k / SCORED_SHARE + SAMPLE_LEAST, count = c->count;
+    Call s = {.variant = c->variant, .count = count, .n = c->n / SCORED_SHARE, .width = c->width};
     for (size_t i = 0; i < count; i++) floors[i] = -INFINITY;
     if (count < SAMPLE_QUERIES || k < SCORED_SHARE || s.n < 8 * wanted) return 1;
     uint8_t *rows = malloc(s.n * s.width);
@@ -377,7 +381,7 @@ static int guess_floors(const Call *c, const double *values, size_t count, size_
     for (size_t i = 0; rows && i < s.n; i++)
         memcpy(rows + i * s.width, c->rows + i * SCORED_SHARE * s.width, s.width);
     s.rows = rows;
-    int good = rows && scores && indices && rank_group(&s, values, count, wanted, scores, indices);
+    int good = rows && scores && indices && rank_rows(&s, values, wanted, scores, indices);
     for (size_t i = 0; good && i < count; i++) floors[i] = scores[(i + 1) * wanted - 1];
     free(rows);
     free(scores);
@@ -386,14 +390,12 @@ static int guess_floors(const Call *c, const double *values, size_t count, size_
 }
 
 static int rank_group(const Call *c, const double *values, size_t count, size_t k,
-                      double *scores, int64_t *indices) {
+                      const double *floors, double *scores, int64_t *indices) {
     Ranking *rankings = calloc(count, sizeof *rankings);
     double *sums = malloc(count * 32 * c->width * sizeof *sums);
-    double *floors = malloc(count * sizeof *floors);
     uint8_t *losses = calloc(count, 32 * c->width);
     Scored *heaps = malloc(count * k * sizeof *heaps);
-    int good = rankings && sums && floors && losses && heaps &&
-               guess_floors(c, values, count, k, floors);
+    int good = rankings && sums && losses && heaps;
     for (size_t i = 0; good && i < count; i++) {
         Ranking *r = &rankings[i];
         *r = (Ranking){.width = c->width, .k = k, .sums = sums + i * 32 * c->width,
@@ -412,7 +414,6 @@ static int rank_group(const Call *c, const double *values, size_t count, size_t 
     }
     free(rankings);
     free(sums);
-    free(floors);
     free(losses);
     free(heaps);
     return good;
@@ -421,12 +422,14 @@ static int rank_group(const Call *c, const double *values, size_t count, size_t 
 /* The k rows of the highest scores for each query. 0: out of memory. */
 static int rank_rows(const Call *c, const double *values, size_t k, double *scores,
                      int64_t *indices) {
-    int good = 1;
+    double *floors = malloc((c->count + 1) * sizeof *floors);
+    int good = floors && guess_floors(c, values, k, floors);
     for (size_t from = 0; good && from < c->count; from += GROUP) {
         size_t count = c->count - from < GROUP ? c->count - from : GROUP;
-        good = rank_group(c, values + from * 8 * c->width, count, k, scores + from * k,
-                          indices + from * k);
+        good = rank_group(c, values + from * 8 * c->width, count, k, floors + from,
+                          scores + from * k, indices + from * k);
     }
+    free(floors);
     return good;
 }
 
