@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import json
 import os
 import re
@@ -97,6 +98,20 @@ def test_the_timeline_chooses_months_and_years(page):
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
     expect(page.locator('.month[aria-pressed="true"]')).to_have_count(1)
+
+
+def test_the_years_of_a_timeline_have_room(open_page, desk):
+    page = open_page(desk, **PHONE)
+    months = [{"month": f"{year}-{month:02}", "rows": 3} for year in range(2013, 2026)
+              for month in (11, 12)[year > 2013 :]]  # fmt: skip
+    page.route(re.compile(r"/timeline(\?|$)"), lambda route: route.fulfill(json={"months": months}))
+    page.reload()
+    years = page.locator(".year")
+    expect(years.first).to_be_visible()
+    places = [years.nth(i).bounding_box() for i in range(years.count())]
+    assert len(places) >= 4
+    for place, following in itertools.pairwise(places):
+        assert place["x"] + place["width"] <= following["x"] + 6  # of empty room in the buttons
 
 
 def test_the_order_by_date_and_name(page):

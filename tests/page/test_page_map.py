@@ -140,6 +140,24 @@ def test_the_legend_brings_one_category_out(page, collected):
     assert picture_of(page, same_as=before) == before
 
 
+def test_a_legend_of_long_names_keeps_its_counts(open_page, address, collected):
+    page = open_page(address)
+    colours = {
+        "categories": [f"Pictures/Holidays/{'by the sea ' * 4}{i}" for i in range(10)],
+        "values": base64.b64encode(bytes(collected.labels)).decode(),
+    }
+    page.route("**/map/colours*", lambda route: route.fulfill(json=colours))
+    page.get_by_role("link", name="Map").click()
+    rows = page.locator(".legend button")
+    expect(rows.first).to_contain_text("by the sea")
+    panel, counted = page.locator(".map-tools").bounding_box(), rows.first.locator(".muted")
+    box = counted.bounding_box()
+    assert box["x"] + box["width"] <= panel["x"] + panel["width"]
+    name = rows.first.locator(".legend-name")
+    expect(name).to_have_attribute("title", colours["categories"][0])
+    assert not name.inner_text().startswith("Pictures/")
+
+
 def test_the_keyboard_moves_zooms_and_searches(page):
     page.locator("canvas").focus()
     for key in ("+", "+", "ArrowLeft", "ArrowUp", "0", "+"):

@@ -45,8 +45,8 @@ export class DuplicatesView {
     this.pager = new Pager(this.moreButton, "600px", (page) => this.arrived(page), (error) => this.failed(error));
     this.count = h("strong", { role: "status" });
     const wide = (text) => h("span", { class: "wide" }, text);
-    this.trashButton = button([wide("Move to the"), "Trash"], () => this.act({ action: "trash" }), { class: "primary", "aria-label": "Move to the trash" });
-    this.moveButton = button([wide("Move to a"), "Folder…"], () => this.moveToFolder(), { "aria-label": "Move to a folder" });
+    this.trashButton = button([h("span", {}, wide("Move to the "), "Trash")], () => this.act({ action: "trash" }), { class: "primary", "aria-label": "Move to the trash" });
+    this.moveButton = button([h("span", {}, wide("Move to a "), "Folder…")], () => this.moveToFolder(), { "aria-label": "Move to a folder" });
     this.bar = h("div", { class: "tick-bar", role: "region", "aria-label": "The ticked pictures", hidden: true }, this.count,
       this.trashButton, this.moveButton,
       button([icon("download"), "CSV"], () => save("duplicates.csv", "text/csv", csv(COLUMNS, this.rows())), { "aria-label": "Export the ticked as CSV" }),
@@ -242,7 +242,7 @@ export class DuplicatesView {
       h("span", { class: "badge" }, kindText(kind)),
       similar || isKept ? h("p", { class: "name own", title: item.key }, shortName(item.key))
         : h("label", { class: "member-words" }, box, h("span", { class: "name", title: item.key }, shortName(item.key))),
-      h("p", { class: "muted small-text" }, item.folder ? h("span", { class: "name" }, item.folder) : null, h("span", {}, sizeText(item))),
+      h("p", { class: "muted small-text" }, item.folder ? h("span", { class: "name tail" }, h("bdi", {}, item.folder)) : null, h("span", {}, sizeText(item))),
       similar || isKept ? null : h("div", { class: "choices" },
         button(["Keep"], () => this.changed("keep", group, item, redraw), { class: "small quiet", "aria-label": `Keep ${shortName(item.key)} instead` }),
         this.state?.writable !== false && suggested ? button(["Not a duplicate"], () => this.changed("dismiss", group, item, redraw),

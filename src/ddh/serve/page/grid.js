@@ -3,7 +3,7 @@
 
 import { distanceText } from "./codes.js";
 import { h, icon } from "./dom.js";
-import { altText, captionOf, missingText, thumbnail } from "./thumbnail.js";
+import { altText, captionOf, missingText, shortName, thumbnail } from "./thumbnail.js";
 
 const PAGE = 48;
 const MANY = 1000; // pictures of a request that selects all
@@ -29,8 +29,8 @@ function card(item, index, { bits, address, total, selected }) {
     distance
       ? h("span", { class: "distance" }, distance, bar(item.distance ?? 0, bits))
       : null,
-    h("span", { class: "name", title: item.key }, name, missing ? h("span", { class: "in-folder" }, ` · ${missing}`) : distance && folder ? h("span", { class: "in-folder" }, ` · ${folder}`) : null),
-    distance ? null : h("span", { class: "name in-folder" }, folder)));
+    h("span", { class: "name", title: item.key }, name, missing ? h("span", { class: "in-folder" }, ` · ${missing}`) : distance && folder ? h("span", { class: "in-folder" }, ` · ${shortName(folder)}`) : null),
+    distance ? null : h("span", { class: "name in-folder tail" }, h("bdi", {}, folder))));
   return h("li", { class: ["card", selected && "selected", missing && "missing"].filter(Boolean).join(" "), "data-index": index, "aria-setsize": total, "aria-posinset": index + 1 }, link,
     h("button", { type: "button", class: "about quiet icon-only", tabindex: "-1", title: "Details (Space)", "aria-label": `Details of ${item.key}` }, icon("info")),
     h("button", { type: "button", role: "checkbox", class: "select-box", tabindex: "-1", "aria-checked": String(selected), title: "Select (x)", "aria-label": `Select ${item.key}` }, icon("check")));

@@ -122,10 +122,10 @@ function card(job, owner) {
   return h("article", { class: "job", "data-state": job.state, "aria-label": `${job.kind}: ${job.title}` },
     h("header", {}, h("span", { class: "kind" }, job.kind), h("h2", {}, job.title),
       h("span", { class: `state ${job.state}` }, job.state), owner ? control : null),
-    progress(job),
-    job.message ? h("p", { class: "message" }, job.message) : null,
+    job.state === "done" ? null : progress(job),
+    job.message && job.state !== "done" ? h("p", { class: "message" }, job.message) : null,
     h("p", { class: "muted small-text" }, `Started ${timeText(job.started)}`,
-      job.state === "running" ? "" : `, last heard of ${timeText(job.updated)}`),
+      job.state === "running" ? "" : `, ${job.state === "done" ? "done" : "last heard of"} ${timeText(job.updated)}`),
     h("div", { class: "charts" }, job.curves.map(chart)));
 }
 

@@ -153,7 +153,7 @@ export class MapView {
   }
 
   drawLegend() {
-    const { of, names, colours } = this.colouring;
+    const { of, names, short, colours } = this.colouring;
     const counts = new Uint32Array(256);
     for (const value of of) counts[value] += 1;
     const rows = /** @type {[number, string][]} */ ([...names.entries()]);
@@ -162,7 +162,7 @@ export class MapView {
       const swatch = h("span", { class: "swatch" });
       swatch.style.background = value === NONE ? "var(--muted)" : css(colours[value]);
       return h("li", {}, h("button", { type: "button", class: "quiet", "aria-pressed": "false", "data-value": value, onclick: () => this.highlight(value) },
-        swatch, h("span", { class: "legend-name" }, name), h("span", { class: "muted" }, counts[value].toLocaleString())));
+        swatch, h("span", { class: "legend-name", title: name }, short[value] ?? name), h("span", { class: "muted" }, counts[value].toLocaleString())));
     }));
   }
 
@@ -214,7 +214,7 @@ export class MapView {
       const [x, y] = this.scatter.toScreen(...position);
       if (x > 0 && y > 0 && x < width && y < height) shown.push({ text: short[i], x, y, colour: css(colours[i]) });
     }
-    drawLabels(context, shown, this.ink);
+    drawLabels(context, shown, { ...this.ink, width, height });
   }
 
   /** The point of the picture or dot at a place, or -1. @param {number} x @param {number} y @param {number} within */

@@ -64,7 +64,7 @@ export class QueryPanel {
     this.room.replaceChildren(h("div", { class: "query-card" },
       image && h("div", { class: "query-picture" }, image),
       h("div", { class: "query-head" },
-        h("p", { class: "query-name", title: name }, name),
+        h("p", { class: name.includes("/") ? "query-name tail" : "query-name", title: name }, h("bdi", {}, name)),
         iconButton("close", "Leave this query", this.onClear)),
       code ? h("figure", { class: "query-code" }, this.grid.element, this.hint) : null),
     takesPictures ? h("div", { class: "again" }, pickButton("Another picture", this.onFile, null)) : "");

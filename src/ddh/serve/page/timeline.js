@@ -4,6 +4,7 @@ import { count, h } from "./dom.js";
 import { monthText } from "./words.js";
 
 const MOST_BARS = 180; // more months than these are drawn as years
+const LABEL = 40; // CSS pixels of the label of a year
 
 /** The months or years from the first to the last, those without pictures too. @param {MonthCount[]} months @returns {MonthCount[]} */
 export function bins(months) {
@@ -35,6 +36,7 @@ export class Timeline {
     this.row = h("div", { class: "bars", role: "group", "aria-label": "Months: arrow keys move, Enter chooses, Shift extends" });
     this.years = h("div", { class: "years" });
     this.element = h("div", { class: "timeline", hidden: true }, this.row, this.years);
+    new ResizeObserver(() => this.drawYears()).observe(this.row);
     this.row.addEventListener("click", (event) => {
       const at = this.indexOf(event.target);
       if (at >= 0) this.choose(at, event.shiftKey);
@@ -97,19 +99,28 @@ export class Timeline {
     }));
     this.element.classList.toggle("chosen", Boolean(since || until));
     if (focused) this.focus(this.stop);
-    this.drawYears(since, until);
+    this.drawYears();
   }
 
-  /** A label below the first month of each year, which chooses the year. @param {string} since @param {string} until */
-  drawYears(since, until) {
+  /** A label below the first month of each year that has room for one, which chooses the year. */
+  drawYears() {
+    const { since, until } = this.range;
     const years = /** @type {Map<string, number>} */ (new Map());
     for (const { month } of this.bars) years.set(month.slice(0, 4), (years.get(month.slice(0, 4)) ?? 0) + 1);
-    const every = Math.ceil(years.size / 14);
-    this.years.replaceChildren(...[...years].map(([year, span], i) => {
+    const width = this.row.clientWidth;
+    let end = this.bars.length, free = width + LABEL / 2; // before which a label must end, in CSS pixels
+    const labelled = new Set([...years].reverse().filter(([, span]) => {
+      end -= span;
+      const start = (width * end) / this.bars.length;
+      const fits = start + LABEL <= free;
+      if (fits) free = start;
+      return fits;
+    }).map(([year]) => year));
+    this.years.replaceChildren(...[...years].map(([year, span]) => {
       const chosen = since === year && until === year;
       const label = h("button", { type: "button", class: "year", "aria-pressed": String(chosen), "aria-label": `All of ${year}`,
         onclick: () => this.changed(chosen ? { since: null, until: null } : { since: year, until: year }) }, year);
-      const room = h("span", { class: "year-room" }, i % every === 0 && (span > 2 || years.size < 3) ? label : null);
+      const room = h("span", { class: "year-room" }, labelled.has(year) ? label : null);
       room.style.flexGrow = String(span);
       return room;
     }));
