@@ -393,3 +393,74 @@ def test_axe_finds_no_violation(open_page, desk, device, scheme):
     page.get_by_role("button", name="Add a folder").click()
     expect(page.locator(".folder-list li").first).to_be_visible()
     assert accessibility_violations(page) == [], "add a folder"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("device", ["wide", "phone"])
+def test_every_action_on_every_device(open_page, desk, photos, device, scheme):
+    options = PHONE if device == "phone" else {}
+    allowed = {"permissions": ["clipboard-read", "clipboard-write"], "reduced_motion": "reduce"}
+    page = open_page(desk, color_scheme=scheme, **allowed, **options)
+    expect(page.locator(f"{CARDS} img.loaded").first).to_be_visible()
+
+    def fine(state: str) -> None:
+        assert accessibility_violations(page) == [], state
+        assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), state
+
+    def open_panel() -> None:
+        page.locator("details.refine").evaluate("(each) => { each.open = true; }")
+
+    select(page, 0, 2)
+    bar = page.get_by_role("region", name="The selected pictures")
+    bar.get_by_role("button", name="Copy paths").click()
+    expect(page.locator(".toasts")).to_contain_text("2 paths copied")
+    bar.get_by_role("button", name="Tag").click()
+    page.get_by_label("Tags, with spaces").fill("shore")
+    page.keyboard.press("Enter")
+    bar.get_by_role("button", name="Clear").click()
+    open_panel()
+    tag = page.get_by_role("navigation", name="Tags").get_by_role("link", name="#shore 2")
+    expect(tag).to_be_visible()
+    fine("tags")
+    tag.click()
+    expect(page.locator(STATUS)).to_contain_text("2 pictures")
+    for left in (1, 0):  # whoever has no tag any more is not listed under it
+        open_details(page, 0)
+        dialog = page.locator("dialog.detail")
+        dialog.get_by_role("button", name="Zoom in").click()
+        remove = dialog.get_by_role("button", name="Remove the tag shore")
+        remove.click()
+        expect(remove).to_have_count(0)
+        fine("details without a tag")
+        page.keyboard.press("Escape")
+        page.goto(f"{desk}#/search")
+        page.goto(f"{desk}#/search?q=%23shore")
+        expect(page.locator(CARDS)).to_have_count(left)
+
+    page.goto(f"{desk}#/search?q=paris")
+    page.get_by_role("button", name="Save", exact=True).click()
+    fine("a name is asked for")
+    page.get_by_label("Name", exact=True).fill("Paris")
+    page.keyboard.press("Enter")
+    open_panel()
+    saved = page.get_by_role("navigation", name="Saved searches")
+    expect(saved.get_by_role("link", name="Paris")).to_be_visible()
+    fine("saved searches")
+    saved.get_by_role("button", name="Delete the search Paris").click()
+    expect(saved.get_by_role("link")).to_have_count(0)
+
+    page.goto(f"{desk}#/map?colour=camera")
+    page.get_by_role("button", name="Canon EOS 1D").click()
+    expect(page.locator('.legend [aria-pressed="true"]')).to_have_count(1)
+    fine("a category")
+    page.goto(f"{desk}#/jobs")
+    page.get_by_role("button", name="Add a folder").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.locator(".folder-list li").first).to_be_visible()
+    dialog.get_by_role("textbox").fill(str(photos.parent / "photos"))
+    dialog.get_by_role("button", name="Add this folder").click()
+    job = page.get_by_role("article")
+    expect(job.locator(".state")).to_have_text("done")
+    fine("a finished job")
+    job.get_by_role("button", name="Dismiss").click()
+    expect(page.get_by_role("heading", name="No jobs yet")).to_be_visible()

@@ -54,9 +54,9 @@ const app = {
     window.asked = undefined; // what was not taken by now would be old when it is
   },
 
-  /** Tags or saved searches have changed. */
+  /** Tags have changed. */
   notesChanged() {
-    /** @type {SearchView | undefined} */ (views.search)?.showNotes();
+    /** @type {SearchView | undefined} */ (views.search)?.notesChanged();
   },
 
   setTitle(text) {

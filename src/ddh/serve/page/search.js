@@ -37,6 +37,7 @@ export class SearchView {
     this.parameters = /** @type {ViewParameters} */ ({});
     this.address = "";
     this.answer = /** @type {ResultPage | null} */ (null); // the first page of what is shown
+    this.outdated = false; // whether what is shown must not be kept for Back
     this.shownQuery = "";
     this.uploading = /** @type {AbortController | null} */ (null);
     this.facetsOf = -1;
@@ -159,8 +160,9 @@ export class SearchView {
     this.grid.cancel();
     this.uploading?.abort();
     const { answer, grid } = this;
-    if (answer) keep(this.lists, this.address, { list: grid.kept(), answer, scroll: window.scrollY, at: Date.now() });
+    if (answer && !this.outdated) keep(this.lists, this.address, { list: grid.kept(), answer, scroll: window.scrollY, at: Date.now() });
     this.answer = null;
+    this.outdated = false;
   }
 
   /** The filters of the address, as `/find` and `/timeline` want them. */
@@ -266,12 +268,18 @@ export class SearchView {
     }
   }
 
+  /** Tags have changed: lists of a tag, also the one that is shown, are not what they were. */
+  notesChanged() {
+    this.lists.clear();
+    this.outdated = true;
+    this.showNotes();
+  }
+
   /** The tags and saved searches, as they are now. */
   async showNotes() {
     try {
       const [{ tags }, { searches }] = await Promise.all([fetchJson("tags"), fetchJson("searches")]);
       this.ways.offerNotes(tags, searches, Boolean(this.app.health.writable));
-      this.lists.clear(); // those of a tag may have changed
     } catch (error) {
       if (!isReported(error)) console.error(error);
     }
