@@ -80,6 +80,33 @@ def test_weight_zero_is_itq(clustered):
     np.testing.assert_allclose(rotation @ rotation.T, np.eye(8), atol=1e-3)
 
 
+def test_a_small_weight_of_exact_cosines_is_near_itq(clustered):
+    features, _ = clustered
+    task, _ = problem(features, bits=8)
+    expected = task.F @ task.start(0.0)
+
+    def distance(layer):  # of all products of outputs, which no rotation changes
+        z = task.F @ layer
+        return np.abs(z @ z.T - expected @ expected.T).max() / np.abs(expected @ expected.T).max()
+
+    assert distance(task.start(1e-6, exact=True)) < 0.01
+    assert distance(task.start(1e-6)) > 0.05  # the ridge
+
+
+def test_where_the_ridge_costs_too_much_cosines_are_exact(clustered, monkeypatch):
+    features, _ = clustered
+    graph = pairwise_labels(l2_normalize(features), 10, 4, centre=True)
+    start = Problem.start
+    monkeypatch.setattr(  # one layer for all images, by which nothing is kept
+        Problem,
+        "start",
+        lambda self, w, exact=False: start(self, w, exact=exact) * (w == 0 or exact),
+    )
+    _, _, history = fit_graded(features, graph, 64, seed=0)
+    assert [entry["weight"] for entry in history[:6]] == [0.0, *graded.WEIGHTS, graded.WEIGHTS[0]]
+    assert history[-1]["weight"] > 0
+
+
 def test_a_step_follows_the_gradient_over_all_pairs(clustered, monkeypatch):
     """The first step of Adam goes down the dense objective, in the direction of its signs."""
     features, _ = clustered

@@ -13,7 +13,10 @@ in the basis of their principal components, evened in variance (F^T F = I up to 
     min_W || F W W^T F^T / L - T ||^2    is solved by the top eigenvectors of  F^T T F
 
 times the root of their eigenvalues, up to a rotation; the rotation is the one of ITQ, which
-minimises the quantisation (Eq. 7). `weight = 0` is ITQ itself. From there, gradient descent on the
+minimises the quantisation (Eq. 7). `weight = 0` is ITQ itself. The ridge keeps directions of little
+variance from fitting S by heart, and takes some of their cosines too. Where that alone costs too
+many neighbours, the cosines have their part as it is without a ridge: small weights are then near
+ITQ. From there, gradient descent on the
 paper's own objective (J1 with binary labels, and the quantisation) moves on towards kinds. By
 
     sum_ij (z_i.z_j / L - s_ij)^2 = |Z^T Z|^2 / L^2 - (4 / L) tr(W^T F^T S F W) + constant
@@ -102,18 +105,21 @@ def fit_graded(
         best = problem.start(0.0)
         bound = (look(best, 0.0) or 0.0) - ALLOWED_LOSS[int(bits >= LONG)]
         chosen = history[0]
-        too_much = None
-        for weight in WEIGHTS:
-            layer = problem.start(weight)
-            kept = look(layer, weight)
-            if kept is None or kept >= bound:
-                best, chosen = layer, history[-1]
+        for exact in (False, True):
+            too_much = None
+            for weight in WEIGHTS:
+                layer = problem.start(weight, exact=exact)
+                kept = look(layer, weight)
+                if kept is None or kept >= bound:
+                    best, chosen = layer, history[-1]
+                    break
+                too_much = weight
+            if chosen["weight"]:
                 break
-            too_much = weight
         if too_much is not None and chosen["weight"]:  # twice nearer to the bound
             for _ in range(2):
                 weight = float(np.sqrt(too_much * chosen["weight"]))
-                layer = problem.start(weight)
+                layer = problem.start(weight, exact=exact)
                 if (look(layer, weight) or 0.0) >= bound:
                     best, chosen = layer, history[-1]
                 else:
@@ -184,12 +190,15 @@ class Problem:
         total: Reals = sum(thread_map(part, spans(len(F), BLOCK)), np.zeros(()))
         return (total + total.T) / 2
 
-    def start(self, weight: float) -> Floats:
-        """The layer that is best for graded labels, turned by ITQ; for weight 0, ITQ itself."""
+    def start(self, weight: float, *, exact: bool = False) -> Floats:
+        """The layer that is best for graded labels, turned by ITQ; for weight 0, ITQ itself.
+
+        `exact` takes the cosines as they are without the ridge.
+        """
         variances, evened = self.basis.variances, self.basis.variances + self.basis.ridge
         layer: Reals = np.diag(np.sqrt(evened))[:, : len(self.rotation)]
         if weight:
-            cosines = variances**2 / evened
+            cosines = evened if exact else variances**2 / evened
             target = np.diag(cosines / max(cosines.sum(), np.finfo(np.float32).tiny))
             target += weight * self.memberships / np.trace(self.memberships)
             values, vectors = top_eigenvectors(target, len(self.rotation))
