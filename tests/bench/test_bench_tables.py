@@ -387,11 +387,13 @@ def test_table5_runs_on_any_list_of_paths_and_labels(nus_wide_folder, tmp_path):
 
 def test_table3_gives_labels_to_the_supervised_rows_only(digits, tmp_path):
     words = ["--features", digits, "-o", tmp_path, "--bits", "12", "--seeds", "0"]
-    run("bench", "table3", *words, "--methods", "ITQ,LFH", "--labelled", 10)
+    run("bench", "table3", *words, "--methods", "ITQ,LFH,CSQ,OrthoHash", "--labelled", 10)
     records = Outcome.read(tmp_path / "table3").records
     assert [(record["row"], record["labels"]) for record in records] == [
         ("ITQ + CNN", False),
         ("LFH + CNN", True),
+        ("CSQ + CNN", True),
+        ("OrthoHash + CNN", True),
     ]
     assert "LFH + CNN (labels)" in (tmp_path / "table3" / "table.md").read_text()
 

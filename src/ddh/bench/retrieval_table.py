@@ -55,7 +55,7 @@ class Cell:
 
 
 _labelled_option = click.option(
-    "--labelled", default=500, help="Labelled training images per class for SPLH and LFH."
+    "--labelled", default=500, help="Labelled training images per class for rows with labels."
 )
 _protocol_option = click.option(
     "--protocol",

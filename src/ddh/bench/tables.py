@@ -143,18 +143,20 @@ TABLE3 = PaperTable(
             settings=ALL_LABELS,
         ),
         Row("LFH + CNN", "LFH", (0.208, 0.242, 0.266, 0.339), True, labelled_per_class=500),
+        Row("CSQ + CNN", "CSQ", (), True, labelled_per_class=500, settings=LINEAR),
+        Row("OrthoHash + CNN", "OrthoHash", (), True, labelled_per_class=500, settings=LINEAR),
         Row("DDH, graded labels", "DDH"),
         Row("DDH", "DDH", (0.414, 0.467, 0.486, 0.512), settings=BINARY),
     ),
     help="""Shallow methods and DDH on the same deep features of CIFAR-10: mAP@1000.
 
-    SPLH and LFH learn from class labels (of 500 training images per class, as is usual for them);
-    the other methods see no labels.
+    SPLH, LFH and two later methods, CSQ and OrthoHash, learn from class labels (of 500 training
+    images per class, as is usual for them); the other methods see no labels.
 
     \b
     ddh bench table3 --data DIR
     """,
-    note="SPLH and LFH saw the labels of {labelled} training images per class; the paper does not "
+    note="Rows with (labels) saw those of {labelled} training images per class; the paper does not "
     "say how many its rows saw.",
 )
 
