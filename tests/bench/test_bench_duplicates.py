@@ -9,7 +9,17 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
-from ddh.bench.duplicates import Judge, Trial, million, near_by, remove_greedily
+from ddh.bench.duplicates import (
+    PEERS,
+    Judge,
+    Scores,
+    Trial,
+    bound_table,
+    measure_peer,
+    million,
+    near_by,
+    remove_greedily,
+)
 from ddh.bench.edits import EDITS
 from ddh.cli import cli
 
@@ -59,6 +69,37 @@ def test_what_is_kept_is_never_removed():
     assert near_by(codes, 1)(0).tolist() == [0, 1]
     features = np.array([[1.0, 0], [0.8, 0.6], [0, 1]], np.float32)
     assert near_by(features, 0.75)(0).tolist() == [0, 1]
+
+
+def test_network_and_search_are_timed_apart(tmp_path):
+    paths = [tmp_path / f"{seed}.png" for seed in range(3)]
+    for seed, path in enumerate(paths):
+        picture(seed).save(path)
+    trial = Trial(paths, np.arange(3), ["", "", "grey"])
+    judge = Judge(trial, set())
+    cnn = measure_peer(PEERS["CNN"], trial, [0, 1, 2], judge)[0]
+    assert set(cnn.parts) == {"network", "search"}
+    assert min(cnn.parts["network"].values()) > 0
+    for clock, total in cnn.seconds.items():
+        assert sum(part[clock] for part in cnn.parts.values()) < total  # reading takes time too
+    assert set(measure_peer(PEERS["pHash"], trial, [0, 1, 2], judge)[0].parts) == {"search"}
+
+
+def scored(finder, wall, cpu, **parts):
+    return Scores(finder, 0, [], {}, {"wall": wall, "cpu": cpu}, parts)
+
+
+@pytest.mark.parametrize(("cpu", "verdict"), [(6.0, "yes"), (6.1, "no")])
+def test_the_bound_is_the_first_phash_and_the_network_without_its_search(cpu, verdict):
+    cnn = scored(
+        "CNN >= 0.9", 99, 99, network={"wall": 3, "cpu": 4}, search={"wall": 90, "cpu": 90}
+    )
+    hashes = [scored("pHash <= 10", 1, 2), scored("pHash <= 8", 50, 50)]
+    (table,) = bound_table([scored("ddh", 5, cpu), *hashes, cnn])
+    assert table.rows[2] == ["sum", "4.0", "6.0"]
+    assert table.rows[-1] == ["ddh within the sum", "no", verdict]
+    assert not bound_table([scored("ddh", 5, cpu), cnn])
+    assert not bound_table([scored("ddh", 5, cpu), *hashes])
 
 
 def test_stored_codes_are_timed():

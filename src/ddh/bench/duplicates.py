@@ -11,7 +11,7 @@ import csv
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +32,14 @@ from ddh.duplicates import find_duplicates
 from ddh.duplicates.candidates import RADIUS, PerceptualIndex, code_pairs
 from ddh.duplicates.keeping import keep_order
 from ddh.duplicates.results import Picture
-from ddh.images import ImageFiles, ImageFolder, decode, pixel_digest
+from ddh.images import ImageFiles, ImageFolder, decode, load_batches, pixel_digest
 
 OURS = "ddh"
+NETWORK, SEARCH = "network", "search"
 ALIKE = 0.995  # precision at which the peers are compared
 MILLION = 1_000_000
 Removal = tuple[int, int]  # the kept and the removed file, by their numbers
+Seconds = dict[str, float]  # "wall" and "cpu"
 
 
 @dataclass(frozen=True)
@@ -51,10 +53,13 @@ class Trial:
 
 @dataclass(frozen=True)
 class Peer:
-    """A hash or network: how it measures a file, and the thresholds that are tried."""
+    """A hash or network: how it measures files, and the thresholds that are tried.
+
+    `measure` also returns the seconds that a network itself has run, without reading pictures.
+    """
 
     name: str
-    measure: Callable[[list[Path]], NDArray[Any]]
+    measure: Callable[[list[Path]], tuple[NDArray[Any], Seconds | None]]
     thresholds: tuple[float, ...]
     default: float
 
@@ -96,8 +101,8 @@ def ours(trial: Trial) -> list[Removal]:
     ]
 
 
-def _hashes(name: str) -> Callable[[list[Path]], NDArray[np.uint8]]:
-    def measure(paths: list[Path]) -> NDArray[np.uint8]:
+def _hashes(name: str) -> Callable[[list[Path]], tuple[NDArray[np.uint8], None]]:
+    def measure(paths: list[Path]) -> tuple[NDArray[np.uint8], None]:
         import imagehash
         from PIL import Image
 
@@ -105,29 +110,38 @@ def _hashes(name: str) -> Callable[[list[Path]], NDArray[np.uint8]]:
             with Image.open(path) as image:
                 return np.packbits(getattr(imagehash, name)(image).hash)
 
-        return np.stack(thread_map(one, paths))
+        return np.stack(thread_map(one, paths)), None
 
     return measure
 
 
-def _pdq(paths: list[Path]) -> NDArray[np.uint8]:
+def _pdq(paths: list[Path]) -> tuple[NDArray[np.uint8], None]:
     import pdqhash
 
     def one(path: Path) -> NDArray[np.uint8]:
         return np.packbits(pdqhash.compute(np.asarray(decode(path)))[0])
 
-    return np.stack(thread_map(one, paths))
+    return np.stack(thread_map(one, paths)), None
 
 
-def _network(paths: list[Path]) -> NDArray[np.float32]:
+def _network(paths: list[Path]) -> tuple[NDArray[np.float32], Seconds]:
     from ddh._core.arrays import l2_normalize
     from ddh.backbones import OnnxNetwork
     from ddh.train import Extractor
 
     extractor = Extractor(OnnxNetwork(), "cpu")
-    found = [batch.features for batch in extractor.stream(ImageFiles(paths))]
-    features: NDArray[np.float32] = l2_normalize(np.concatenate(found))
-    return features
+    size, own = extractor.batch_size, {"wall": 0.0, "cpu": 0.0}
+    found = []
+    # nothing is read ahead: only the network runs while it is timed
+    for batch in load_batches(ImageFiles(paths), extractor.preprocessing, size, ahead=0):
+        features, taken = timed(extractor, batch.pixels)
+        found.append(features)
+        own = _sum(own, taken)
+    return l2_normalize(np.concatenate(found)), own
+
+
+def _sum(*parts: Seconds) -> Seconds:
+    return {clock: sum(part[clock] for part in parts) for clock in ("wall", "cpu")}
 
 
 _NEAR = tuple(range(0, 13, 2))
@@ -175,7 +189,8 @@ class Scores:
     removals: int
     wrong: list[Removal]
     recall: dict[str, float]
-    seconds: dict[str, float]
+    seconds: Seconds
+    parts: dict[str, Seconds] = field(default_factory=dict)  # of these, by step
 
     @property
     def precision(self) -> float:
@@ -206,7 +221,13 @@ class Judge:
             self._pixels[i] = pixel_digest(ImageFiles([self._trial.paths[i]]))[0]
         return self._pixels[i]
 
-    def score(self, name: str, removals: list[Removal], seconds: dict[str, float]) -> Scores:
+    def score(
+        self,
+        name: str,
+        removals: list[Removal],
+        seconds: Seconds,
+        parts: dict[str, Seconds] | None = None,
+    ) -> Scores:
         """Precision, and recall by edit."""
         origin = self._trial.origin
         wrong = [pair for pair in removals if not self.right(*pair)]
@@ -218,20 +239,21 @@ class Judge:
             if edit:
                 found[edit].append(i in placed)
         recall = {edit: float(np.mean(hits)) for edit, hits in found.items()}
-        return Scores(name, len(removals), wrong, recall, seconds)
+        return Scores(name, len(removals), wrong, recall, seconds, parts or {})
 
 
 def measure_peer(peer: Peer, trial: Trial, order: list[int], judge: Judge) -> list[Scores]:
     """At its own threshold, and at the widest one with the wanted precision on this very data."""
-    values, seconds = timed(peer.measure, trial.paths)
+    (values, network), seconds = timed(peer.measure, trial.paths)
     scores = {}
     for threshold in peer.thresholds:
         removals, search = timed(
             lambda t=threshold: list(remove_greedily(order, near_by(values, t)))
         )
-        total = {clock: seconds[clock] + search[clock] for clock in seconds}
+        parts = ({} if network is None else {NETWORK: network}) | {SEARCH: search}
         sign = "<=" if values.dtype == np.uint8 else ">="
-        scores[threshold] = judge.score(f"{peer.name} {sign} {threshold:g}", removals, total)
+        name = f"{peer.name} {sign} {threshold:g}"
+        scores[threshold] = judge.score(name, removals, _sum(seconds, search), parts)
     precise = [one for one in scores.values() if one.precision >= ALIKE]
     best = max(precise, key=lambda one: one.mean, default=None)
     own = scores[peer.default]
@@ -308,7 +330,7 @@ def duplicates(
             scores += measure_peer(peer, trial, order, judge)
         sheet = store.folder("duplicates") / "wrong.png"
         _draw_wrong(trial, scores[0], sheet)
-    tables = [_recall_table(scores, trial)]
+    tables = [_recall_table(scores, trial), *bound_table(scores)]
     details: dict[str, Any] = {"wrong": {
         one.finder: [[trial.paths[i].name for i in pair] for pair in one.wrong] for one in scores
     }}  # fmt: skip
@@ -326,7 +348,10 @@ def duplicates(
         tables=tables,
         records=[
             {"finder": one.finder, "removals": one.removals, "wrong": len(one.wrong),
-             "precision": one.precision, "mean recall": one.mean, **one.seconds, **one.recall}
+             "precision": one.precision, "mean recall": one.mean, **one.seconds,
+             **{f"{part} {clock}": taken for part, seconds in one.parts.items()
+                for clock, taken in seconds.items()},
+             **one.recall}
             for one in scores
         ],
         details=details,
@@ -372,8 +397,30 @@ def _recall_table(scores: list[Scores], trial: Trial) -> Table:
         ["seconds", *(f"{one.seconds['wall']:.1f}" for one in scores)],
         ["CPU seconds", *(f"{one.seconds['cpu']:.1f}" for one in scores)],
     ]
+    for part in (NETWORK, SEARCH):
+        for clock, title in (("wall", "seconds"), ("cpu", "CPU seconds")):
+            cells = [f"{one.parts[part][clock]:.1f}" if part in one.parts else "" for one in scores]
+            if any(cells):
+                rows.append([f"of these, {part}: {title}", *cells])
     note = f"Peers at their own threshold and at the best with a precision of {ALIKE} or more here."
     return Table("Recall by edit", ["", *(one.finder for one in scores)], rows, note)
+
+
+def bound_table(scores: list[Scores]) -> list[Table]:
+    """Whether ours takes at most the time of pHash and of the network, where both were measured."""
+    hashes = [one for one in scores if one.finder.startswith("pHash ")]
+    networks = [one.parts[NETWORK] for one in scores if NETWORK in one.parts]
+    if not hashes or not networks:
+        return []
+    own = next(one.seconds for one in scores if one.finder == OURS)
+    bound = _sum(hashes[0].seconds, networks[0])
+    times = {hashes[0].finder: hashes[0].seconds, NETWORK: networks[0], "sum": bound, OURS: own}
+    rows = [[name, *(f"{taken[clock]:.1f}" for clock in bound)] for name, taken in times.items()]
+    rows.append(
+        ["ddh within the sum", *("yes" if own[clock] <= bound[clock] else "no" for clock in bound)]
+    )
+    note = "The network alone, without reading pictures and without its search."
+    return [Table("Time beside pHash and a network", ["", "seconds", "CPU seconds"], rows, note)]
 
 
 def _million_table(found: dict[str, dict[str, float]]) -> Table:
