@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # Modules are compiled when they are first imported: torch has thousands that nobody imports here.
+# What is compiled is kept: tests start hundreds of processes, and torch from its sources takes 4 s more.
+unexport PYTHONDONTWRITEBYTECODE
 INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile
 RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
