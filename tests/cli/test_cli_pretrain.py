@@ -56,7 +56,7 @@ def test_a_folder_of_the_user_is_not_deleted(pictures, tmp_path):
 
 
 def test_wrong_arguments_are_refused(pictures, tmp_path):
-    with pytest.raises(InputError, match="either epochs or minutes"):
+    with pytest.raises(InputError, match="either epochs, steps or minutes"):
         run("pretrain", pictures, "-o", tmp_path / "w.safetensors", *OPTIONS)
     with pytest.raises(InputError, match=r"\.safetensors"):
         run("pretrain", pictures, "-o", tmp_path / "w.pth", *OPTIONS, "--epochs", 1)

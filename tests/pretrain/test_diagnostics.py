@@ -4,7 +4,7 @@ import pytest
 import torch
 from small_network import generator
 
-from ddh.pretrain.diagnostics import diagnostics, neighbours
+from ddh.pretrain.diagnostics import agreement, diagnostics, neighbours
 
 
 def test_a_constant_is_a_collapse():
@@ -31,3 +31,21 @@ def test_isotropic_features():
 def test_other_views_do_not_agree():
     a, b = torch.randn(2, 500, 8, generator=generator())
     assert diagnostics(a, b, None).instance_accuracy < 0.05
+    assert agreement(a, b) == pytest.approx(10 / 499, abs=0.01)  # by chance
+    assert agreement(a, a) == 1
+
+
+def test_agreement_is_the_share_of_common_neighbours():
+    first, second = torch.randn(2, 40, 3, generator=generator(1))
+    second = first + 0.5 * second
+
+    def lists(x):
+        x = x - x.mean(dim=0)
+        cosine = torch.nn.functional.cosine_similarity(x[:, None], x[None], dim=2)
+        return [
+            {int(j) for j in row.argsort(descending=True) if j != i and j in row.topk(11).indices}
+            for i, row in enumerate(cosine)
+        ]
+
+    shares = [len(a & b) / 10 for a, b in zip(lists(first), lists(second), strict=True)]
+    assert agreement(first, second) == pytest.approx(sum(shares) / 40)

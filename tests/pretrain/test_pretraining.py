@@ -2,6 +2,7 @@
 
 import copy
 import math
+import warnings
 from importlib import import_module
 
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.datasets import load_digits
 from small_network import SmallNetwork, settings
 
 from ddh._core import jobs
-from ddh._core.errors import DDHError, InputError, ModelError
+from ddh._core.errors import DDHError, DDHWarning, InputError, ModelError
 from ddh.images import ImageArray, ImageFolder
 from ddh.pretrain import pretrain, pretrain_stages, pretraining
 from ddh.pretrain.byol import BYOL
@@ -88,6 +89,56 @@ def test_killed_and_resumed_ends_with_the_same_weights(pictures, tmp_path, monke
         assert {k: v for k, v in a.items() if k not in drop} == {
             k: v for k, v in b.items() if k not in drop
         }
+
+
+def test_steps_are_counted_and_an_epoch_has_five_of_them(pictures):
+    plan = settings(steps=7, batch_size=512)
+    done = pretrain(SmallNetwork(), pictures, plan, device="cpu")
+    assert done.history[-1]["step"] == 7
+    assert done.epochs == 7 / 5
+
+
+def test_smaller_views_are_learned_from_and_the_size_of_the_network_stays(pictures, monkeypatch):
+    sizes = set()
+    forward = SmallNetwork.forward
+    monkeypatch.setattr(
+        SmallNetwork, "forward", lambda self, x: (sizes.add(x.shape[2]), forward(self, x))[1]
+    )
+    plan = settings(epochs=1, view_size=6, objective="pseudo-codes", code_bits=8)
+    done = pretrain(SmallNetwork(), pictures, plan, device="cpu")
+    assert sizes == {6}
+    assert done.backbone.preprocessing.size == 8
+
+
+@pytest.mark.parametrize("better", [True, False])
+def test_initial_weights_are_kept_unless_neighbours_agree_more(
+    pictures, tmp_path, monkeypatch, better
+):
+    network = SmallNetwork()
+    network.origin = "elsewhere"
+    before = copy.deepcopy(network.state_dict())
+    seen = iter([0.3, 0.4 if better else 0.3, 0.4 if better else 0.3])
+    monkeypatch.setattr(pretraining, "agreement", lambda first, second: next(seen))
+    plan = settings(epochs=2, keep_better=True)
+
+    def run(resume):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            done = pretrain(network, pictures, plan, device="cpu", folder=tmp_path, resume=resume)
+        told = [str(w.message) for w in said if issubclass(w.category, DDHWarning)]
+        return done, told
+
+    done, told = run(resume=False)
+    assert done.kept is better
+    same = torch.equal(before["layers.0.weight"], network.state_dict()["layers.0.weight"])
+    assert same is not better
+    assert network.origin == ("byol for 2 epochs from elsewhere" if better else "elsewhere")
+    assert len(told) == (not better)
+    if not better:
+        assert "initial weights are kept" in told[0]
+        assert "(0.300) than before (0.300)" in told[0]
+        again, _ = run(resume=True)  # at its end: judged by the agreement that was stored
+        assert not again.kept
 
 
 def test_codes_make_new_labels_in_every_round(pictures, monkeypatch):

@@ -7,6 +7,7 @@ from PIL import Image
 from ddh.backbones import create, save
 from ddh.hashers import DDH
 from ddh.images import open_images
+from ddh.pretrain import pretrain_settings
 from ddh.pretrain import recipe as module
 from ddh.pretrain.recipe import Recipe, longer_side, recipe
 from ddh.train.settings import PRESETS
@@ -25,8 +26,22 @@ def test_many_tiny_pictures_get_a_network_of_their_own():
     for other in (
         recipe("quality", many, gpu=False),
         recipe("quality", many.take(range(19_999)), gpu=True),
-        recipe("quality", open_images(np.zeros((20_000, 65, 1, 3), np.uint8)), gpu=True),
         recipe("fast", many, gpu=True),
+    ):
+        assert other == Recipe("efficientnet-lite0", "auto")
+
+
+def test_the_network_is_adapted_to_photographs():
+    photographs = open_images(np.zeros((1000, 65, 1, 3), np.uint8))
+    chosen = recipe("quality", photographs, gpu=True)
+    assert (chosen.backbone, chosen.weights) == ("efficientnet-lite0", "auto")
+    (plan,) = (pretrain_settings(224, True, stage) for stage in chosen.pretrain)
+    assert (plan.objective, plan.steps, plan.view_size) == ("pseudo-codes", 900, 160)
+    assert plan.keep_better
+    for other in (
+        recipe("quality", photographs, gpu=False),
+        recipe("quality", photographs.take(range(999)), gpu=True),
+        recipe("fast", photographs, gpu=True),
     ):
         assert other == Recipe("efficientnet-lite0", "auto")
 

@@ -25,6 +25,10 @@ from ddh.cli.options import ANY_PATH, EXISTING, checkpoint_dir, device_option, r
 @click.option("--minutes", type=float, help="Training time; the schedule is planned to fit it.")
 @click.option("--epochs", type=int, help="Passes over the images, in place of --minutes.")
 @click.option(
+    "--steps", type=int,
+    help="Batches, in place of --minutes.  [default for pseudo-codes of photographs: 900]",
+)  # fmt: skip
+@click.option(
     "--objective", default="byol",
     help="byol: tell images apart; pseudo-codes: learn the codes of neighbourhoods, starting from "
     "trained weights.",
@@ -40,6 +44,11 @@ from ddh.cli.options import ANY_PATH, EXISTING, checkpoint_dir, device_option, r
     "--neighbours-from", type=float,
     help="Fraction of training after which a confident neighbour may replace the second view.  "
     "[default: 1, never]",
+)  # fmt: skip
+@click.option(
+    "--keep-better/--keep-last", default=None,
+    help="Whether initial weights are kept unless the neighbours of images agree more between two "
+    "views afterwards.  [default: where trained weights are adapted to photographs]",
 )  # fmt: skip
 @device_option
 @click.option("--seed", default=0)
@@ -58,8 +67,8 @@ def pretrain(
     neighbourhoods are, how many different codes are in use.
 
     \b
-    ddh pretrain photos/ -o photos.safetensors --minutes 20
-    ddh pretrain photos/ -o photos.safetensors --minutes 20 --resume
+    ddh pretrain photos/ -o photos.safetensors --objective pseudo-codes
+    ddh pretrain photos/ -o photos.safetensors --objective pseudo-codes --resume
     ddh pretrain icons/ -o icons.safetensors --backbone resnet18-tiny --weights random --epochs 200
     ddh pretrain icons/ -o better.safetensors --backbone auto --weights icons.safetensors \\
       --objective pseudo-codes --epochs 120
@@ -88,6 +97,7 @@ def pretrain(
     document = {
         "weights": str(out),
         "origin": done.backbone.origin,
+        "kept": done.kept,
         "epochs": round(done.epochs, 1),
         "seconds": round(done.seconds, 1),
         "skipped": [vars(failure) for failure in done.failures],
@@ -108,7 +118,7 @@ def _summary(document: dict[str, Any]) -> str:
         "   epoch    loss instance acc.  stability  entropy   rank",
         *rows,
         f"Trained for {document['epochs']:.0f} epochs in {document['seconds']:.0f} s: "
-        f"{document['weights']}",
+        f"{document['weights']}{'' if document['kept'] else ' (the initial weights)'}",
         describe_failures(document["skipped"]),
         "Next:",
         f"  ddh fit IMAGES -o photos.ddh --backbone auto --weights {document['weights']}",

@@ -226,7 +226,7 @@ class DDH(ImageHasher):
             with needs_torch("pretraining"):
                 from ddh.pretrain import pretrain_settings
 
-            pretrain_settings(32, True, stage)
+            pretrain_settings(self.size or 224, True, stage)
         if self.pretrain is not None and not pictures:
             raise InputError("pretraining needs pictures, not features")
 
@@ -259,7 +259,9 @@ class DDH(ImageHasher):
             taken = recipe(self.preset, source, device_type(self.device) == "cuda")
             name = taken.backbone
             if weights == "auto":
-                weights, stages = taken.weights, stages or taken.pretrain
+                weights = taken.weights
+                if weights == "random" or current().is_single:
+                    stages = stages or taken.pretrain
         trains = bool(stages) or self.depth != "head"
         network = self._network(name, weights, self.size, run.seed, trains=trains)
         if self.chosen_settings.flip_tta and self.depth == "head":

@@ -35,7 +35,11 @@ class BYOL(SelfSupervised):
         if size > TINY:
             first = replace(first, blur_prob=0.5)
             second = replace(second, blur_prob=0.1, solarise_prob=0.2)
-        return {"views": (first, second), "learning_rate": 0.012 if trained else 0.12}
+        return {
+            "views": (first, second),
+            "learning_rate": 0.012 if trained else 0.12,
+            "keep_better": trained and size > TINY,
+        }
 
     def __init__(self, backbone: Backbone, settings: PretrainSettings, images: int) -> None:
         nn.Module.__init__(self)

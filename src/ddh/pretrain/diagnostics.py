@@ -46,14 +46,22 @@ def neighbours(features: Tensor) -> Tensor:
     return similarity.topk(min(NEIGHBOURS, len(x) - 1), dim=1).indices
 
 
+def agreement(first: Tensor, second: Tensor) -> float:
+    """Fraction of the nearest neighbours by one view of the images that are so by the other too.
+
+    It rises if a network learns what the images have in common, whatever the view, and falls
+    if it forgets what it knew.
+    """
+    return _shared(neighbours(first.double()), neighbours(second.double()))
+
+
 def diagnostics(first: Tensor, second: Tensor, earlier: Tensor | None) -> Diagnostics:
     """Measure the features (n, d) of two views; `earlier` are the neighbours last time."""
     first, second = first.double(), second.double()
     directions = normalize(first, dim=1)
     stability = None
     if earlier is not None:
-        again = neighbours(first)[:, :, None] == earlier[:, None, :]
-        stability = float(again.any(dim=2).double().mean())
+        stability = _shared(neighbours(first), earlier)
     variances = torch.linalg.eigvalsh(torch.cov(first.T)).clamp(min=0)
     return Diagnostics(
         instance_accuracy=_instance_accuracy(first, second),
@@ -62,6 +70,11 @@ def diagnostics(first: Tensor, second: Tensor, earlier: Tensor | None) -> Diagno
         spread=float(directions.var(dim=0, correction=0).sum().sqrt()),
         rank=_effective_rank(variances),
     )
+
+
+def _shared(lists: Tensor, others: Tensor) -> float:
+    """Mean fraction of each list (n, k) that is in the other list too."""
+    return float((lists[:, :, None] == others[:, None, :]).any(dim=2).double().mean())
 
 
 def _instance_accuracy(first: Tensor, second: Tensor) -> float:

@@ -19,7 +19,7 @@ from ddh.backbones import Backbone
 from ddh.images import Failure, ImageArray, ImageSource, Preprocessing, load_batches
 from ddh.pretrain.neighbour_positives import NeighbourPositives
 from ddh.pretrain.settings import PretrainSettings
-from ddh.pretrain.transforms import random_view
+from ddh.pretrain.transforms import ViewSettings, random_view
 from ddh.train.features import RowStore
 from ddh.train.identity import images_digest
 from ddh.train.inputs import Inputs, Parts
@@ -47,6 +47,7 @@ class ViewInputs(Inputs):
         device: torch.device,
     ) -> None:
         self.pixels, self.backbone, self.settings, self.device = pixels, backbone, settings, device
+        self.size = settings.view_size or backbone.preprocessing.size
         self.positives: NeighbourPositives | None = None
         self._resident: Tensor | None = None
         if device.type == "cuda":
@@ -58,7 +59,7 @@ class ViewInputs(Inputs):
         return len(self.pixels)
 
     def batches(self, parts: Parts, seeds: list[int]) -> Iterator[tuple[Tensor, Views]]:
-        view_bytes = 12 * len(parts[0]) * self.backbone.preprocessing.size**2
+        view_bytes = 12 * len(parts[0]) * self.size**2
         at_once = max(1, VIEW_BYTES // view_bytes)
         groups = [parts[i : i + at_once] for i in range(0, len(parts), at_once)]
         seeds = seeds[::at_once]
@@ -97,13 +98,15 @@ class ViewInputs(Inputs):
         rng = np.random.default_rng(seed)
         return np.stack([rows, self.positives.draw(rows, self.settings.neighbours_prob, rng)])
 
-    def views(self, images: Tensor, seed: int) -> Views:
+    def views(
+        self, images: Tensor, seed: int, transforms: tuple[ViewSettings, ViewSettings] | None = None
+    ) -> Views:
         """Normalised views of the first half of the images, and of the second half."""
         generator = torch.Generator(self.device).manual_seed(seed)
-        size = self.backbone.preprocessing.size
+        chosen = transforms or self.settings.views
         first, second = (
-            self.normalised(255 * random_view(half, size, view, generator))
-            for view, half in zip(self.settings.views, images.chunk(2), strict=True)
+            self.normalised(255 * random_view(half, self.size, view, generator))
+            for view, half in zip(chosen, images.chunk(2), strict=True)
         )
         return first, second
 
@@ -113,14 +116,18 @@ class ViewInputs(Inputs):
 
 
 def decode(
-    source: ImageSource, preprocessing: Preprocessing, folder: Path | None
+    source: ImageSource, preprocessing: Preprocessing, folder: Path | None, size: int | None = None
 ) -> tuple[NDArray[np.uint8], list[Failure]]:
-    """The readable images of a source as pixels (n, h, w, 3), and the failures."""
+    """The readable images of a source as pixels (n, h, w, 3), and the failures.
+
+    They are slightly larger than `size`, or than the network's input.
+    """
+    size = size or preprocessing.size
     if isinstance(source, ImageArray):
         height, width = source.pixels.shape[1:3]
-        if height == width <= 2 * preprocessing.size:
+        if height == width <= 2 * size:
             return source.pixels, []
-    square = replace(preprocessing, size=round(MARGIN * preprocessing.size), resize=None)
+    square = replace(preprocessing, size=round(MARGIN * size), resize=None)
     file = None
     if folder is not None:
         file = folder / f"pixels-{images_digest(source, **square.to_dict())}.npy"

@@ -2,6 +2,7 @@
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -14,13 +15,13 @@ from scipy import sparse
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-from ddh._core.errors import DDHError, InputError
+from ddh._core.errors import DDHError, DDHWarning, InputError
 from ddh.backbones import Backbone
 from ddh.images import Failure, ImageSource
-from ddh.pretrain.diagnostics import SAMPLE, diagnostics, neighbours
+from ddh.pretrain.diagnostics import SAMPLE, agreement, diagnostics, neighbours
 from ddh.pretrain.inputs import ViewInputs, Views, decode
 from ddh.pretrain.neighbour_positives import NeighbourPositives, find_neighbour_positives
-from ddh.pretrain.recipe import Stages
+from ddh.pretrain.recipe import TINY, Stages
 from ddh.pretrain.schedule import PretrainSchedule
 from ddh.pretrain.settings import (
     PretrainSettings,
@@ -28,6 +29,7 @@ from ddh.pretrain.settings import (
     objective_class,
     pretrain_settings,
 )
+from ddh.pretrain.transforms import ViewSettings
 from ddh.train.device import choose, compiled, supports_bfloat16
 from ddh.train.identity import RunIdentity
 from ddh.train.network import freeze
@@ -36,16 +38,23 @@ from ddh.train.trainer import Trainer, TrainingTask
 EVALUATIONS = 20  # per run, and one at the end of each round
 FEATURE_BATCH = 512
 CHECKPOINT_SECONDS = 60
+COMPILED_MINUTES = 5  # from which compiling a network for photographs, a minute, pays for itself
 MIN_IMAGES = 8
+STEPS_PER_EPOCH = 5  # or more, where a run is counted in steps
+MODERATE = ViewSettings(min_scale=0.35, jitter=0.3)  # by which neighbours are judged
 
 OnEval = Callable[[Backbone, dict[str, Any]], None]
 
 
 @dataclass(frozen=True)
 class Pretrained:
-    """A trained backbone, the diagnostics along the way, and the images that were left out."""
+    """A trained backbone, the diagnostics along the way, and the images that were left out.
+
+    `kept` is False if the backbone has its initial weights, since training has not improved them.
+    """
 
     backbone: Backbone
+    kept: bool
     history: list[dict[str, Any]]
     epochs: float
     seconds: float
@@ -83,12 +92,14 @@ def pretrain(
     where = choose(device)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-    pixels, failures = decode(source, backbone.preprocessing, folder)
+    pixels, failures = decode(source, backbone.preprocessing, folder, settings.view_size)
     n = len(pixels)
     if n < MIN_IMAGES:
         raise InputError(f"pretraining needs at least {MIN_IMAGES} images, there are {n}")
     batch_size = min(settings.batch_size, n)
-    schedule = PretrainSchedule(settings, n // batch_size)
+    if settings.steps is not None:
+        batch_size = min(batch_size, max(2, n // STEPS_PER_EPOCH))
+    schedule = PretrainSchedule(replace(settings, batch_size=batch_size), n // batch_size)
     inputs = ViewInputs(pixels, backbone, settings, where)
     task = PretrainTask(inputs, schedule, seed, on_eval)
     torch.backends.cudnn.benchmark |= where.type == "cuda"  # all batches have the same shape
@@ -101,7 +112,9 @@ def pretrain(
     )  # fmt: skip
     history = trainer.run(resume)
     epochs = trainer.step / schedule.steps_per_epoch
-    return Pretrained(task.export(trainer.step), history, epochs, trainer.seconds, failures)
+    kept = task.is_better()
+    network = task.export(trainer.step if kept else 0)
+    return Pretrained(network, kept, history, epochs, trainer.seconds, failures)
 
 
 def pretrain_stages(
@@ -121,10 +134,11 @@ def pretrain_stages(
     """
     history: list[dict[str, Any]] = []
     epochs = seconds = 0.0
-    for number, changes in enumerate(stages):
-        size, trained = backbone.preprocessing.size, backbone.origin != "random"
+    size, trained = backbone.preprocessing.size, backbone.origin != "random"
+    plans = [pretrain_settings(size, trained or i > 0, stages[i]) for i in range(len(stages))]
+    for number, plan in enumerate(plans):
         done = pretrain(
-            backbone, source, pretrain_settings(size, trained, changes), device=device, seed=seed,
+            backbone, source, plan, device=device, seed=seed,
             folder=folder, file=f"stage-{number}.safetensors", resume=resume,
         )  # fmt: skip
         history += [entry | {"seconds": seconds + entry["seconds"]} for entry in done.history]
@@ -150,10 +164,14 @@ class PretrainTask(TrainingTask):
         self.objective: SelfSupervised = made.to(  # type: ignore[call-overload]
             self.device, memory_format=torch.channels_last
         ).train()
-        steps = math.inf if schedule.is_timed else schedule.total
+        steps: float = schedule.total
+        if (minutes := self.settings.minutes) is not None:
+            steps = math.inf if inputs.size <= TINY or minutes >= COMPILED_MINUTES else 0
         self.forward = compiled(self.objective, self.device, steps)
         self.half = self.device.type == "cuda" and supports_bfloat16(self.device)
         self.step = 0
+        self.initial = {k: v.cpu().clone() for k, v in self.backbone.state_dict().items()}
+        self.initial_agreement: float | None = None
         self.round = -1  # the last one that has begun
         self.round_seconds = 0.0  # that its preparation took
         self.positives_step = 0  # at which the neighbours were found
@@ -184,6 +202,8 @@ class PretrainTask(TrainingTask):
     def begin_segment(self, trainer: Trainer) -> None:
         """Begin a new round, and find neighbours, when it is time."""
         schedule, settings, self.step = self.schedule, self.settings, trainer.step
+        if settings.keep_better and self.initial_agreement is None:
+            self.initial_agreement = agreement(*self._sample_features((MODERATE, MODERATE)))
         number = schedule.round(self.step)
         if self.objective.needs_features and number > self.round:
             started = time.monotonic()
@@ -235,14 +255,33 @@ class PretrainTask(TrainingTask):
             )
         return entry
 
+    def is_better(self) -> bool:
+        """Whether the result is to be preferred to the initial weights; says so if it is not."""
+        if not self.settings.keep_better or self.initial_agreement is None:
+            return True
+        before = self.initial_agreement
+        after = agreement(*self._sample_features((MODERATE, MODERATE)))
+        if after > before:
+            return True
+        warnings.warn(
+            "the initial weights are kept: after training, the neighbours of images by one view "
+            f"and by another agree no better ({after:.3f}) than before ({before:.3f}). Train for "
+            "longer, or take the new weights all the same with keep_better=False",
+            DDHWarning,
+            stacklevel=3,
+        )
+        return False
+
     @torch.no_grad()
-    def _sample_features(self) -> tuple[Tensor, Tensor]:
-        """Features of two fixed views of a sample."""
+    def _sample_features(
+        self, transforms: tuple[ViewSettings, ViewSettings] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Features of two fixed views of a sample, those of the objective by default."""
         n = len(self.inputs)
         sample = np.linspace(0, n - 1, min(n, SAMPLE)).astype(np.int64)
         pairs = []
         for number, batch in enumerate(self._batches(sample)):
-            views = self.inputs.views(torch.cat([batch, batch]), number)
+            views = self.inputs.views(torch.cat([batch, batch]), number, transforms)
             pairs.append([self._result_features(view) for view in views])
         first, second = zip(*pairs, strict=True)
         return torch.cat(first), torch.cat(second)
@@ -250,7 +289,7 @@ class PretrainTask(TrainingTask):
     @torch.no_grad()
     def _features(self, mirror: bool = False) -> NDArray[np.float32]:
         """Features of all images, or the mean of these and of their mirror images'."""
-        found, size = [], self.backbone.preprocessing.size
+        found, size = [], self.inputs.size
         for batch in self._batches(np.arange(len(self.inputs))):
             x = batch.permute(0, 3, 1, 2).float()
             if x.shape[2] != size:  # cached images may be larger than the network's input
@@ -275,7 +314,7 @@ class PretrainTask(TrainingTask):
         return features
 
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        names = ("round", "round_seconds", "positives_step")
+        names = ("round", "round_seconds", "positives_step", "initial_agreement")
         tensors = {} if self.neighbours is None else {"neighbours": self.neighbours}
         if self.inputs.positives is not None:
             graph = self.inputs.positives.graph
@@ -295,12 +334,12 @@ class PretrainTask(TrainingTask):
             self.inputs.positives = NeighbourPositives(graph)
 
     def export(self, steps: int) -> Backbone:
-        """The trained weights in the caller's backbone, on the CPU, ready to extract features."""
+        """The weights after all `steps`, or after none, in the caller's backbone, on the CPU."""
         self.step = steps
         trained = {k: v.cpu() for k, v in self.objective.result.state_dict().items()}
-        self.backbone.cpu().load_state_dict(trained)
+        self.backbone.cpu().load_state_dict(trained if steps else self.initial)
         freeze(self.backbone)
-        self.backbone.origin = self._origin()
+        self.backbone.origin = self._origin() if steps else self.initial_origin
         return self.backbone
 
     def _origin(self) -> str:

@@ -47,6 +47,8 @@ STRONG = ViewSettings(
 HIDDEN = 512
 SHARPNESS = 5.0
 EMA_RATE, EMA_RATE_WARMUP = 0.005, 0.05  # 1 - momentum of the moving average
+STEPS = 900  # that adapt a network to photographs
+LARGE = 192  # pixels, from which it learns from smaller images
 WARMUP = 0.1  # fraction of a round with the higher rate
 
 
@@ -65,8 +67,14 @@ class PseudoCodes(SelfSupervised):
                 "pseudo-codes need meaningful neighbourhoods, which random weights do not give: "
                 "pretrain with the objective byol first"
             )
-        learning_rate = 0.025 if size <= TINY else 0.01
-        return {"views": (WEAK, STRONG), "learning_rate": learning_rate, "rounds": 2, "k1": 20}
+        chosen: dict[str, Any] = {"views": (WEAK, STRONG), "rounds": 2, "k1": 20}
+        if size <= TINY:
+            chosen["learning_rate"] = 0.025
+        else:
+            chosen |= {"learning_rate": 0.01, "keep_better": True, "steps": STEPS}
+            if size >= LARGE:
+                chosen["view_size"] = 5 * size // 7 // 32 * 32  # 160 of 224
+        return chosen
 
     def __init__(self, backbone: Backbone, settings: PretrainSettings, images: int) -> None:
         nn.Module.__init__(self)

@@ -13,10 +13,12 @@ from ddh.images import ImageSource
 Stages = Sequence[Mapping[str, Any]]
 TINY = 64  # pixels, longer side
 MANY = 20_000  # images, enough to train a network from random weights
+SOME = 1000  # photographs, enough to adapt a trained network to them
 STAGES: Stages = (
     {"minutes": 16.0, "neighbours_from": 0.8},
     {"objective": "pseudo-codes", "minutes": 4.0},
 )
+ADAPTATION: Stages = ({"objective": "pseudo-codes"},)
 SAMPLE = 16  # images whose size is checked
 
 
@@ -33,11 +35,15 @@ def recipe(preset: str, source: ImageSource, gpu: bool) -> Recipe:
     """The recipe of a preset, for a user who names no backbone.
 
     Many tiny images and a GPU: a network trained on them from random weights beats ImageNet
-    features, which come from larger images (docs/results.md).
+    features, which come from larger images. ImageNet's network is adapted to photographs, if
+    their neighbourhoods gain by it (docs/results.md).
     """
-    if preset == "quality" and gpu and len(source) >= MANY and longer_side(source) <= TINY:
+    if preset != "quality" or not gpu:
+        return Recipe()
+    tiny = longer_side(source) <= TINY
+    if tiny and len(source) >= MANY:
         return Recipe("resnet18-tiny", "random", STAGES)
-    return Recipe()
+    return Recipe(pretrain=() if tiny or len(source) < SOME else ADAPTATION)
 
 
 def longer_side(source: ImageSource) -> int:

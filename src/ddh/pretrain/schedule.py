@@ -1,4 +1,4 @@
-"""Length and learning rate of a pretraining run: a number of epochs, or what fits a time budget."""
+"""Length and learning rate of a pretraining run: epochs, steps, or what fits a time budget."""
 
 import math
 
@@ -10,7 +10,7 @@ MIN_STEPS = 2 * TRIAL_STEPS
 
 
 class PretrainSchedule(Schedule):
-    """Warm-up and cosine decay in each round, within a number of epochs or of minutes.
+    """Warm-up and cosine decay in each round, within a number of epochs, steps or minutes.
 
     With a time budget `total` is a guess until `TRIAL_STEPS` are done, then it follows the
     measured time per step: a run ends on time even if the machine slows down.
@@ -19,7 +19,7 @@ class PretrainSchedule(Schedule):
     def __init__(self, settings: PretrainSettings, steps_per_epoch: int) -> None:
         self.settings, self.rounds = settings, settings.rounds
         self.steps_per_epoch = steps_per_epoch
-        self.total = (settings.epochs or 100) * steps_per_epoch
+        self.total = settings.steps or (settings.epochs or 100) * steps_per_epoch
         self.is_timed = settings.minutes is not None
         self.reserved = 0.0  # seconds that the preparation of later rounds will take
 

@@ -17,10 +17,11 @@ from ddh.pretrain.transforms import ViewSettings
 # name -> "module:class" below ddh.pretrain
 OBJECTIVES = {"byol": "byol:BYOL", "pseudo-codes": "pseudo_codes:PseudoCodes"}
 LOWEST = {
-    "epochs": 1, "batch_size": 2, "rounds": 1, "code_bits": 1, "k1": 1, "warmup_epochs": 0,
-    "momentum": 0, "weight_decay": 0, "neighbours_from": 0, "neighbours_prob": 0, "min_overlap": 0,
-    "min_confidence": 0, "consistency": 0,
+    "epochs": 1, "steps": 1, "batch_size": 2, "view_size": 1, "rounds": 1, "code_bits": 1, "k1": 1,
+    "warmup_epochs": 0, "momentum": 0, "weight_decay": 0, "neighbours_from": 0,
+    "neighbours_prob": 0, "min_overlap": 0, "min_confidence": 0, "consistency": 0,
 }  # fmt: skip
+LENGTHS = ("epochs", "steps", "minutes")
 POSITIVE = ("minutes", "learning_rate", "neighbours_refresh", "labelled_fraction")
 FORMER_NAMES = {"codes": "pseudo-codes"}  # in settings stored by version 0.1
 
@@ -33,11 +34,11 @@ class PretrainSettings:
     ----------
     objective : str
         "byol" or "pseudo-codes".
-    epochs, minutes : int, float
+    epochs, steps, minutes : int, int, float
         Length of the run; give one of them. The schedule is planned to fit the minutes, which
         count from the first step.
     batch_size : int
-        Images per step; at most the number of images.
+        Images per step; at most the number of images, or a fifth of them with `steps`.
     learning_rate : float
         Peak learning rate for 256 images per step, scaled linearly with the batch size.
     warmup_epochs : float
@@ -60,12 +61,18 @@ class PretrainSettings:
         |2p - 1| from which a bit of the teacher is trusted; p is its predicted probability.
     consistency : float
         Weight of the BYOL term of "pseudo-codes".
+    keep_better : bool
+        Keep the initial weights unless neighbours agree more between two views afterwards.
+    view_size : int, optional
+        Side of the images during training, if it is not the network's own; smaller ones are
+        faster, and a network that has learned from them is used at its own size.
     views : pair of ViewSettings
         Random transforms of the first and of the second view.
     """
 
     objective: str = "byol"
     epochs: int | None = None
+    steps: int | None = None
     minutes: float | None = None
     batch_size: int = 512
     learning_rate: float = 0.12
@@ -82,6 +89,8 @@ class PretrainSettings:
     labelled_fraction: float = 0.7
     min_confidence: float = 0.9
     consistency: float = 4.0
+    keep_better: bool = False
+    view_size: int | None = None
     views: tuple[ViewSettings, ViewSettings] = (ViewSettings(), ViewSettings())
 
     def __post_init__(self) -> None:
@@ -89,8 +98,8 @@ class PretrainSettings:
         if self.objective not in OBJECTIVES:
             known = ", ".join(OBJECTIVES)
             raise InputError(f"there is no objective {self.objective!r}; choose one of: {known}")
-        if (self.epochs is None) == (self.minutes is None):
-            raise InputError("give either epochs or minutes, to say how long to pretrain")
+        if sum(getattr(self, name) is not None for name in LENGTHS) != 1:
+            raise InputError("give either epochs, steps or minutes, to say how long to pretrain")
         check_numbers(vars(self), LOWEST, POSITIVE)
         if self.labelled_fraction > 1:
             raise InputError(f"labelled_fraction is up to 1, not {self.labelled_fraction}")
@@ -172,8 +181,14 @@ def pretrain_settings(
     if unknown := sorted(given.keys() - known):
         raise InputError(f"there is no setting {unknown[0]!r}; there are: {sorted(known)}")
     view_changes = {name: given.pop(name) for name in view_names & given.keys()}
-    objective = PretrainSettings(**given).objective
+    objective = PretrainSettings(**{"epochs": 1, **_without_length(given)}).objective
     defaults = objective_class(objective).defaults(size, trained)
+    if any(name in given for name in LENGTHS):
+        defaults = _without_length(defaults)
     chosen = PretrainSettings(**{**defaults, **given})
     first, second = (replace(view, **view_changes) for view in chosen.views)
     return replace(chosen, views=(first, second))
+
+
+def _without_length(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name not in LENGTHS}
