@@ -20,7 +20,10 @@ def test_they_are_small_and_say_where_they_come_from(shipped):
     assert shipped.stat().st_size < 25e6
     network = create("auto", str(shipped))
     assert (network.dimensions, network.preprocessing.size) == (512, 32)
-    assert network.origin.startswith("codes for 120 epochs from byol for 465 epochs from random")
+    assert network.origin.startswith(
+        "pseudo-codes for 70 epochs from byol for 70 epochs from codes for 120 epochs from byol for "
+        "465 epochs from random"
+    )
 
 
 def test_neighbours_by_their_features_are_of_one_kind(shipped, cifar10_root):
