@@ -21,8 +21,8 @@ def test_they_are_small_and_say_where_they_come_from(shipped):
     network = create("auto", str(shipped))
     assert (network.dimensions, network.preprocessing.size) == (512, 32)
     assert network.origin.startswith(
-        "pseudo-codes for 70 epochs from byol for 70 epochs from codes for 120 epochs from byol for "
-        "465 epochs from random"
+        "pseudo-codes for 70 epochs from byol for 70 epochs from codes for 120 epochs from "
+        "byol for 465 epochs from random"
     )
 
 
