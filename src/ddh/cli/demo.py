@@ -113,10 +113,9 @@ Next, look around in a browser:
   ddh demo --page
 
 Then, with a folder of your own images:
-  ddh fit photos/ -o photos.ddh
-  ddh index add photos/ --index photos.index --model photos.ddh
-  ddh search a-picture.jpg --index photos.index
-  ddh dedup --index photos.index"""
+  ddh add photos/
+  ddh search a-picture.jpg
+  ddh dedup"""
 
 
 def _text(document: dict[str, Any]) -> str:
