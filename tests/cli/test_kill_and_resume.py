@@ -9,9 +9,11 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
+import torch
 from click.testing import CliRunner
 from PIL import Image
 
@@ -19,28 +21,41 @@ import ddh.index
 from ddh import DDH
 from ddh._core.atomic import DiskFull, exclusive
 from ddh._core.errors import InputError
+from ddh.backbones import ResNet
 from ddh.cli import cli
+from ddh.hashers import ddh as method
 from ddh.index.check import check
 
 IMAGES = 24
 
 CHILD = """
 import sys, time
+import ddh.backbones
 from ddh.cli import cli
 from ddh.cli import encode
 from ddh.hashers.ddh import DDH
 from ddh.pretrain import pretraining
+from ddh.train.trainer import Trainer
 
+pause = float(sys.argv[1])
 pretraining.CHECKPOINT_SECONDS = 0.0
 encode.PART_IMAGES = 4
-whole = DDH.encode_images
+whole, save = DDH.encode_images, Trainer._save
 
 def slowly(self, images, batch_size=None):
     for batch in whole(self, images, 4):
         yield batch
-        time.sleep(float(sys.argv[1]))
+        time.sleep(pause)
 
-DDH.encode_images = slowly
+def waiting(self, *given):
+    save(self, *given)
+    time.sleep(200 * pause)  # until it is killed
+
+def narrow(*given):
+    return ddh.backbones.ResNet("resnet18", 16, tiny_stem=True, width=4)
+
+DDH.encode_images, Trainer._save = slowly, waiting
+ddh.backbones.create = narrow
 cli(sys.argv[2:])
 """
 
@@ -54,7 +69,10 @@ def place(tmp_path_factory) -> Path:
         pixels = rng.integers(0, 256, (40, 40, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(place / "photos" / f"{number:02d}.png")
     options = {"backbone": "resnet18-tiny", "weights": "random", "size": 32, "device": "cpu"}
-    DDH(bits=16, k1=3, epochs=1, **options).fit(place / "photos").save(place / "model")
+    torch.manual_seed(0)
+    narrow = ResNet("resnet18", 32, tiny_stem=True, width=4)
+    with patch.object(method, "create", lambda *given: narrow):
+        DDH(bits=16, k1=3, epochs=1, **options).fit(place / "photos").save(place / "model")
     return place
 
 
