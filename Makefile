@@ -34,9 +34,12 @@ demo: setup
 	$(BIN)/ddh demo
 
 # A Ray cluster has many processes of its own, and little patience with their start: it comes first.
+# The others by file, those that take longest first (tests/conftest.py); three workers keep two cores
+# busy, since some tests wait for servers and browsers.
+WORKERS := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 test: setup-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/cluster
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --ignore tests/cluster
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(WORKERS) --ignore tests/cluster
 
 # The wheel in an environment of its own, which holds nothing else, not even pip: with the web page it
 # takes at most 500 MB, and there is no torch. Then with all kinds of pictures.
@@ -56,7 +59,7 @@ test-lowest:
 	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
 	$(LOWEST)/bin/python $(INSTALL) -c constraints-lowest.txt "torch==2.13.0" -e ".[faiss,train]" \
 	  hypothesis psutil pytest pytest-timeout pytest-xdist pyyaml
-	OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest --numprocesses 2 --dist loadfile \
+	OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest $(WORKERS) \
 	  $(addprefix --ignore=tests/,bench cluster descriptors docs page serve)
 
 # The kernels built to stop at any access outside memory and any undefined behaviour: their tests,

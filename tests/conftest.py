@@ -10,6 +10,32 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+# With several workers these files come first, in this order: one of them at the end of the queue
+# would keep one worker busy alone.
+LONGEST = (
+    "docs/test_docs_blocks.py",
+    "train/test_training_processes.py",
+    "page/test_page_browse.py",
+    "page/test_page_duplicates.py",
+    "cli/test_kill_and_resume.py",
+    "bench/test_bench_tables.py",
+    "index/test_index_shared.py",
+    "codes/test_codes_asymmetric.py",
+    "serve/test_serve_process.py",
+    "page/test_page_states.py",
+    "page/test_page_search.py",
+    "cli/test_cli_core.py",
+    "cli/test_doctor.py",
+    "train/test_training_resume.py",
+    "index/test_refit.py",
+    "serve/test_serve_duplicates.py",
+    "hashers/test_deep_digits.py",
+    "test_without_torch.py",
+    "hashers/test_ddh.py",
+    "bench/test_bench_chaos.py",
+    "duplicates/test_actions.py",
+    "hashers/test_shallow_memory.py",
+)
 ARCHIVES = ROOT.parent / "shared" / "data"
 # The commands read DDH_DATA too: taken away here, so that no test depends on who runs it.
 GIVEN_DATA = os.environ.pop("DDH_DATA", None)
@@ -22,6 +48,12 @@ os.environ |= {
     "RAY_gcs_server_port_wait_time_s": "120",
     "RAY_worker_niceness": "0",  # 15 by default: workers would wait for all other tests
 }
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        turn = {ROOT / "tests" / name: place for place, name in enumerate(LONGEST)}
+        items.sort(key=lambda item: turn.get(item.path, len(turn)))
 
 
 @pytest.fixture(scope="session", autouse=True)

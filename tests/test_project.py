@@ -82,6 +82,13 @@ def test_the_same_torch_everywhere(repository):
     assert set(re.findall(r"torch==([\d.]+)", (repository / "Makefile").read_text())) == {torch}
 
 
+def test_the_files_that_are_tested_first_exist(repository):
+    text = (repository / "tests" / "conftest.py").read_text()
+    files = re.findall(r"^    \"(\S+\.py)\",$", text, re.MULTILINE)
+    assert len(files) > 10
+    assert [name for name in files if not (repository / "tests" / name).is_file()] == []
+
+
 def test_workflows_are_valid_and_run_our_targets(repository):
     targets = set(re.findall(r"^([a-z-]+):", (repository / "Makefile").read_text(), re.MULTILINE))
     used = set()
