@@ -76,9 +76,17 @@ def _unpacked(name: str, folder: str, tmp_path_factory: pytest.TempPathFactory) 
         return Path(GIVEN_DATA) / folder
     if not (ARCHIVES / "unpack.py").is_file():
         pytest.skip(f"the real {name} images are not here: set DDH_DATA to a folder with {folder}")
-    target = tmp_path_factory.mktemp("data")
-    command = [sys.executable, str(ARCHIVES / "unpack.py"), str(target), name]
-    subprocess.run(command, check=True, capture_output=True)
+    import fcntl
+
+    base = tmp_path_factory.getbasetemp()  # with several workers, a folder of each of them
+    target = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / f"data-{name}"
+    target.mkdir(exist_ok=True)
+    with (target / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (target / "done").exists():
+            command = [sys.executable, str(ARCHIVES / "unpack.py"), str(target), name]
+            subprocess.run(command, check=True, capture_output=True)
+            (target / "done").touch()
     return target / folder
 
 
