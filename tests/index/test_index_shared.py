@@ -1,5 +1,6 @@
 """What every engine promises, checked on every engine against the oracle."""
 
+import os
 import threading
 
 import numpy as np
@@ -155,9 +156,12 @@ def test_the_row_that_is_the_query_comes_first_among_equal_codes(engine):
     with engine.index(8) as index:
         index.add(names(300), codes, paths=folders)
         for k in (1, 3, 100):
-            for outputs in (None, values):
-                answers = index.search(codes, k, keys=names(300), values=outputs)
-                assert [hits[0].key for hits in answers] == names(300)
+            # Servers take seconds for 300 queries: without DDH_SLOW only some ask for more hits.
+            step = 1 if k == 1 or engine.name == "local" or os.environ.get("DDH_SLOW") else 7
+            asked = names(300)[::step]
+            for outputs in (None, values[::step]):
+                answers = index.search(codes[::step], k, keys=asked, values=outputs)
+                assert [hits[0].key for hits in answers] == asked
                 assert {len({hit.key for hit in hits}) for hits in answers} == {k}
                 assert {hits[0].distance for hits in answers} == {0}
                 assert {hits[0].score for hits in answers} == {None if outputs is None else 8.0}
