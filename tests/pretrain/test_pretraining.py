@@ -129,7 +129,7 @@ def test_initial_weights_are_kept_unless_neighbours_agree_more(
         return done, told
 
     done, told = run(resume=False)
-    assert done.kept is better
+    assert done.improved is better
     same = torch.equal(before["layers.0.weight"], network.state_dict()["layers.0.weight"])
     assert same is not better
     assert network.origin == ("byol for 2 epochs from elsewhere" if better else "elsewhere")
@@ -138,7 +138,7 @@ def test_initial_weights_are_kept_unless_neighbours_agree_more(
         assert "initial weights are kept" in told[0]
         assert "(0.300) than before (0.300)" in told[0]
         again, _ = run(resume=True)  # at its end: judged by the agreement that was stored
-        assert not again.kept
+        assert not again.improved
 
 
 def test_codes_make_new_labels_in_every_round(pictures, monkeypatch):

@@ -97,7 +97,7 @@ def pretrain(
     document = {
         "weights": str(out),
         "origin": done.backbone.origin,
-        "kept": done.kept,
+        "improved": done.improved,
         "epochs": round(done.epochs, 1),
         "seconds": round(done.seconds, 1),
         "skipped": [vars(failure) for failure in done.failures],
@@ -118,7 +118,7 @@ def _summary(document: dict[str, Any]) -> str:
         "   epoch    loss instance acc.  stability  entropy   rank",
         *rows,
         f"Trained for {document['epochs']:.0f} epochs in {document['seconds']:.0f} s: "
-        f"{document['weights']}{'' if document['kept'] else ' (the initial weights)'}",
+        f"{document['weights']}{'' if document['improved'] else ' (the initial weights)'}",
         describe_failures(document["skipped"]),
         "Next:",
         f"  ddh fit IMAGES -o photos.ddh --backbone auto --weights {document['weights']}",

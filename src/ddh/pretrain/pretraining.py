@@ -50,11 +50,11 @@ OnEval = Callable[[Backbone, dict[str, Any]], None]
 class Pretrained:
     """A trained backbone, the diagnostics along the way, and the images that were left out.
 
-    `kept` is False if the backbone has its initial weights, since training has not improved them.
+    `improved` is False if the backbone has its initial weights, which training has not bettered.
     """
 
     backbone: Backbone
-    kept: bool
+    improved: bool
     history: list[dict[str, Any]]
     epochs: float
     seconds: float
@@ -112,9 +112,9 @@ def pretrain(
     )  # fmt: skip
     history = trainer.run(resume)
     epochs = trainer.step / schedule.steps_per_epoch
-    kept = task.is_better()
-    network = task.export(trainer.step if kept else 0)
-    return Pretrained(network, kept, history, epochs, trainer.seconds, failures)
+    improved = task.is_better()
+    network = task.export(trainer.step if improved else 0)
+    return Pretrained(network, improved, history, epochs, trainer.seconds, failures)
 
 
 def pretrain_stages(
@@ -133,7 +133,7 @@ def pretrain_stages(
     history are those of all stages together.
     """
     history: list[dict[str, Any]] = []
-    epochs = seconds = 0.0
+    epochs, seconds, improved = 0.0, 0.0, False
     size, trained = backbone.preprocessing.size, backbone.origin != "random"
     plans = [pretrain_settings(size, trained or i > 0, stages[i]) for i in range(len(stages))]
     for number, plan in enumerate(plans):
@@ -143,7 +143,8 @@ def pretrain_stages(
         )  # fmt: skip
         history += [entry | {"seconds": seconds + entry["seconds"]} for entry in done.history]
         epochs, seconds = epochs + done.epochs, seconds + done.seconds
-    return replace(done, history=history, epochs=epochs, seconds=seconds)
+        improved |= done.improved
+    return replace(done, improved=improved, history=history, epochs=epochs, seconds=seconds)
 
 
 class PretrainTask(TrainingTask):
