@@ -226,7 +226,7 @@ class DDH(ImageHasher):
             with needs_torch("pretraining"):
                 from ddh.pretrain import pretrain_settings
 
-            pretrain_settings(self.size or 224, True, stage)
+            pretrain_settings(self.size or 224, True, stage)  # again for the network's own size
         if self.pretrain is not None and not pictures:
             raise InputError("pretraining needs pictures, not features")
 
@@ -260,6 +260,7 @@ class DDH(ImageHasher):
             name = taken.backbone
             if weights == "auto":
                 weights = taken.weights
+                # Several processes take a trained network as it is, rather than refuse to fit.
                 if weights == "random" or current().is_single:
                     stages = stages or taken.pretrain
         trains = bool(stages) or self.depth != "head"

@@ -1,5 +1,6 @@
 """`pretrain` trains a backbone by one objective, `pretrain_stages` by several in sequence."""
 
+import copy
 import math
 import time
 import warnings
@@ -50,7 +51,7 @@ OnEval = Callable[[Backbone, dict[str, Any]], None]
 class Pretrained:
     """A trained backbone, the diagnostics along the way, and the images that were left out.
 
-    `improved` is False if the backbone has its initial weights, which training has not bettered.
+    `improved` is False if the backbone has its initial weights, which training has not improved.
     """
 
     backbone: Backbone
@@ -113,7 +114,7 @@ def pretrain(
     history = trainer.run(resume)
     epochs = trainer.step / schedule.steps_per_epoch
     improved = task.is_better()
-    network = task.export(trainer.step if improved else 0)
+    network = task.export(trainer.step) if improved else task.restore()
     return Pretrained(network, improved, history, epochs, trainer.seconds, failures)
 
 
@@ -135,7 +136,9 @@ def pretrain_stages(
     history: list[dict[str, Any]] = []
     epochs, seconds, improved = 0.0, 0.0, False
     size, trained = backbone.preprocessing.size, backbone.origin != "random"
-    plans = [pretrain_settings(size, trained or i > 0, stages[i]) for i in range(len(stages))]
+    plans = [
+        pretrain_settings(size, trained or number > 0, stage) for number, stage in enumerate(stages)
+    ]
     for number, plan in enumerate(plans):
         done = pretrain(
             backbone, source, plan, device=device, seed=seed,
@@ -171,7 +174,7 @@ class PretrainTask(TrainingTask):
         self.forward = compiled(self.objective, self.device, steps)
         self.half = self.device.type == "cuda" and supports_bfloat16(self.device)
         self.step = 0
-        self.initial = {k: v.cpu().clone() for k, v in self.backbone.state_dict().items()}
+        self.initial = copy.deepcopy(self.backbone).cpu() if self.settings.keep_better else None
         self.initial_agreement: float | None = None
         self.round = -1  # the last one that has begun
         self.round_seconds = 0.0  # that its preparation took
@@ -204,7 +207,7 @@ class PretrainTask(TrainingTask):
         """Begin a new round, and find neighbours, when it is time."""
         schedule, settings, self.step = self.schedule, self.settings, trainer.step
         if settings.keep_better and self.initial_agreement is None:
-            self.initial_agreement = agreement(*self._sample_features((MODERATE, MODERATE)))
+            self.initial_agreement = self._agreement()
         number = schedule.round(self.step)
         if self.objective.needs_features and number > self.round:
             started = time.monotonic()
@@ -260,8 +263,7 @@ class PretrainTask(TrainingTask):
         """Whether the result is to be preferred to the initial weights; says so if it is not."""
         if not self.settings.keep_better or self.initial_agreement is None:
             return True
-        before = self.initial_agreement
-        after = agreement(*self._sample_features((MODERATE, MODERATE)))
+        before, after = self.initial_agreement, self._agreement()
         if after > before:
             return True
         warnings.warn(
@@ -272,6 +274,9 @@ class PretrainTask(TrainingTask):
             stacklevel=3,
         )
         return False
+
+    def _agreement(self) -> float:
+        return agreement(*self._sample_features((MODERATE, MODERATE)))
 
     @torch.no_grad()
     def _sample_features(
@@ -335,12 +340,20 @@ class PretrainTask(TrainingTask):
             self.inputs.positives = NeighbourPositives(graph)
 
     def export(self, steps: int) -> Backbone:
-        """The weights after all `steps`, or after none, in the caller's backbone, on the CPU."""
+        """The trained weights in the caller's backbone, on the CPU, ready to extract features."""
         self.step = steps
-        trained = {k: v.cpu() for k, v in self.objective.result.state_dict().items()}
-        self.backbone.cpu().load_state_dict(trained if steps else self.initial)
+        self.backbone.origin = self._origin()
+        return self._finished(self.objective.result)
+
+    def restore(self) -> Backbone:
+        """The initial weights in the caller's backbone, likewise."""
+        assert self.initial is not None
+        return self._finished(self.initial)
+
+    def _finished(self, network: Backbone) -> Backbone:
+        weights = {name: value.cpu() for name, value in network.state_dict().items()}
+        self.backbone.cpu().load_state_dict(weights)
         freeze(self.backbone)
-        self.backbone.origin = self._origin() if steps else self.initial_origin
         return self.backbone
 
     def _origin(self) -> str:
