@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_service import Collected, collect_digits, serving
+from page_service import DEVICES, Collected, collect_digits, serving
 from playwright.sync_api import Browser, Page, Response, expect, sync_playwright
 
 COUNT = 300
-WIDE = {"width": 1280, "height": 800}
 PATIENCE = 120_000  # ms until something that should be on the page is there, on a busy machine
 TEST_SECONDS = 900
 
@@ -93,6 +92,13 @@ class Watched:
             self.troubles.append(f"{answer.status}: {answer.request.method} {answer.url}")
 
 
+@pytest.fixture(params=["wide-light", "wide-dark", "phone-light", "phone-dark"])
+def device(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """The options of a tab on every kind of screen, one after the other."""
+    name, scheme = request.param.split("-")
+    return DEVICES[name] | {"color_scheme": scheme, "reduced_motion": "reduce"}
+
+
 OpenPage = Callable[..., Page]
 
 
@@ -108,7 +114,7 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
     def open_it(
         address: str, expected: tuple[int, ...] = (), gone: bool = False, **options: Any
     ) -> Page:
-        context = browser.new_context(**{"viewport": WIDE} | options)
+        context = browser.new_context(**DEVICES["wide"] | options)
         context.set_default_timeout(PATIENCE)
         page, watched = context.new_page(), Watched(set(expected), gone)
         watched.watch(page)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,6 +26,11 @@ SIDE = 160  # of the files
 PATIENCE = 120  # seconds, on a busy machine
 PHOTO_FOLDERS = ("Albums/Lisbon", "Albums/Paris", "Phone", "Camera")
 
+DEVICES: dict[str, dict[str, Any]] = {
+    "wide": {"viewport": {"width": 1280, "height": 800}},
+    "phone": {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True},
+}
+
 AXE = Path(__file__).parents[2] / "page-checks" / "node_modules" / "axe-core" / "axe.min.js"
 RUN_AXE = """async () => {
   const { violations } = await axe.run(document, { resultTypes: ["violations"] });
@@ -33,10 +39,13 @@ RUN_AXE = """async () => {
 }"""
 
 
+needs_axe = pytest.mark.skipif(
+    not AXE.exists(), reason="axe-core is not installed: npm --prefix page-checks ci"
+)
+
+
 def accessibility_violations(page: Page) -> list[str]:
     """What axe-core finds on the page, once it has nothing more to load."""
-    if not AXE.exists():
-        pytest.skip("axe-core is not installed: npm --prefix page-checks ci")
     if not page.evaluate("() => Boolean(window.axe)"):
         page.evaluate(AXE.read_text())  # the page's own policy forbids a script element
     violations: list[str] = page.evaluate(RUN_AXE)
@@ -46,6 +55,14 @@ def accessibility_violations(page: Page) -> list[str]:
         page.wait_for_timeout(200)
         violations = page.evaluate(RUN_AXE)
     return violations
+
+
+def check_state(page: Page, state: str) -> None:
+    """Nothing for axe-core to find, where it is installed, and no need to scroll sideways."""
+    page.wait_for_function("() => document.getAnimations().length === 0")  # dialogs fade in
+    if AXE.exists():
+        assert accessibility_violations(page) == [], state
+    assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), state
 
 
 @dataclass(frozen=True)

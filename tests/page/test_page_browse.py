@@ -13,13 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from page_service import PATIENCE, accessibility_violations, collect_photos, serving
-from playwright.sync_api import Page, expect
+from page_service import DEVICES, PATIENCE, check_state, collect_photos, needs_axe, serving
+from playwright.sync_api import Page, Route, expect
 
 COUNT = 120
 CARDS = ".grid .card:not(.placeholder)"
 STATUS = ".results .status"
-PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +100,7 @@ def test_the_timeline_chooses_months_and_years(page):
 
 
 def test_the_years_of_a_timeline_have_room(open_page, desk):
-    page = open_page(desk, **PHONE)
+    page = open_page(desk, **DEVICES["phone"])
     months = [{"month": f"{year}-{month:02}", "rows": 3} for year in range(2013, 2026)
               for month in (11, 12)[year > 2013 :]]  # fmt: skip
     page.route(re.compile(r"/timeline(\?|$)"), lambda route: route.fulfill(json={"months": months}))
@@ -327,26 +326,53 @@ def test_a_folder_is_chosen_and_what_fails_is_said(open_page, desk, photos):
 
 
 RUNNING = """
-import ddh._core.jobs, signal, time
+import ddh._core.jobs, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # even in the background
-with ddh._core.jobs.job("index add", "holiday") as job:
-    ddh._core.jobs.stage("Encoding", 100, "picture").advance(7)
-    job.write(now=True)
-    time.sleep(600)
+with ddh._core.jobs.job("index add", "Holidays in Portugal") as job:
+    stage = ddh._core.jobs.stage("Encoding", 100, "picture")
+    for line in sys.stdin:
+        stage.advance(int(line))
+        job.write(now=True)
 """
 
 
-def test_a_running_job_is_stopped_and_dismissed(open_page, desk, own_folders):
-    with subprocess.Popen([sys.executable, "-c", RUNNING], env=os.environ | own_folders) as process:
+def often(route: Route) -> None:
+    """The module of the jobs, which asks for them five times per second."""
+    text = route.fetch().text()
+    assert "const INTERVAL = 2000;" in text
+    route.fulfill(
+        body=text.replace("const INTERVAL = 2000;", "const INTERVAL = 200;"),
+        content_type="text/javascript",
+    )
+
+
+def test_a_running_job_is_watched_stopped_and_dismissed(open_page, desk, own_folders, device):
+    page = open_page("about:blank", **device)
+    page.route("**/jobs.js", often)
+    command, environment = [sys.executable, "-uc", RUNNING], os.environ | own_folders
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, text=True) as process:
         try:
-            page = open_page(f"{desk}#/jobs")
-            job = page.get_by_role("article", name="index add: holiday")
+            print(7, file=process.stdin, flush=True)
+            page.goto(f"{desk}#/jobs")
+            job = page.get_by_role("article", name="index add: Holidays in Portugal")
             expect(job).to_contain_text("7 of 100 pictures")
-            job.get_by_role("button", name="Stop holiday").click()
+            check_state(page, "a running job")
+            title = job.get_by_role("heading").bounding_box()
+            assert title["height"] < 60  # not one letter below the other
+            stop = job.get_by_role("button", name="Stop Holidays in Portugal")
+            stop.focus()
+            print(35, file=process.stdin, flush=True)
+            expect(job).to_contain_text("42 of 100 pictures")
+            expect(job.get_by_role("progressbar")).to_have_js_property("value", 42)
+            expect(stop).to_be_focused()  # whoever comes by keyboard has the time to press it
+            page.keyboard.press("Enter")
             expect(job.locator(".state")).to_have_text("stopped")
+            expect(job.get_by_role("button", name="Dismiss Holidays in Portugal")).to_be_focused()
             process.wait(PATIENCE)
+            check_state(page, "a stopped job")
             page.get_by_role("button", name="Dismiss the finished").click()
             expect(page.get_by_role("heading", name="No jobs yet")).to_be_visible()
+            expect(page.get_by_role("button", name="Add a folder")).to_be_focused()
         finally:
             process.kill()
 
@@ -362,11 +388,9 @@ STATES = {  # an address, and what is there once it is shown
 }
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("device", ["wide", "phone"])
-def test_axe_finds_no_violation(open_page, desk, device, scheme):
-    options = PHONE if device == "phone" else {}
-    page = open_page(desk, color_scheme=scheme, reduced_motion="reduce", **options)
+@needs_axe
+def test_axe_finds_no_violation(open_page, desk, device):
+    page = open_page(desk, **device)
     for name, (view, there) in STATES.items():
         page.goto(f"{desk}#/{view}")
         expect(page.locator(there).first).to_be_visible()
@@ -374,38 +398,29 @@ def test_axe_finds_no_violation(open_page, desk, device, scheme):
         if name == "map":
             for _ in range(3):  # from here on with thumbnails
                 page.get_by_role("button", name="Zoom in").click()
-        assert accessibility_violations(page) == [], name
-        assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), name
+        check_state(page, name)
     page.goto(f"{desk}#/search")
     expect(page.locator(f"{CARDS} img.loaded").first).to_be_visible()
     page.locator(CARDS).nth(1).hover()
     page.locator(".select-box").nth(1).click()
-    assert accessibility_violations(page) == [], "selection"
+    check_state(page, "selection")
     page.get_by_role("button", name="Tag").click()
-    assert accessibility_violations(page) == [], "tagging"
+    check_state(page, "tagging")
     page.keyboard.press("Escape")
     page.locator(CARDS).first.hover()
     page.locator(".about").first.click()
     expect(page.locator(".facts")).to_contain_text("Camera")
-    assert accessibility_violations(page) == [], "details"
+    check_state(page, "details")
     page.keyboard.press("Escape")
     page.goto(f"{desk}#/jobs")
     page.get_by_role("button", name="Add a folder").click()
     expect(page.locator(".folder-list li").first).to_be_visible()
-    assert accessibility_violations(page) == [], "add a folder"
+    check_state(page, "add a folder")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("device", ["wide", "phone"])
-def test_every_action_on_every_device(open_page, desk, photos, device, scheme):
-    options = PHONE if device == "phone" else {}
-    allowed = {"permissions": ["clipboard-read", "clipboard-write"], "reduced_motion": "reduce"}
-    page = open_page(desk, color_scheme=scheme, **allowed, **options)
+def test_every_action_on_every_device(open_page, desk, photos, device):
+    page = open_page(desk, permissions=["clipboard-read", "clipboard-write"], **device)
     expect(page.locator(f"{CARDS} img.loaded").first).to_be_visible()
-
-    def fine(state: str) -> None:
-        assert accessibility_violations(page) == [], state
-        assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), state
 
     def open_panel() -> None:
         page.locator("details.refine").evaluate("(each) => { each.open = true; }")
@@ -421,7 +436,7 @@ def test_every_action_on_every_device(open_page, desk, photos, device, scheme):
     open_panel()
     tag = page.get_by_role("navigation", name="Tags").get_by_role("link", name="#shore 2")
     expect(tag).to_be_visible()
-    fine("tags")
+    check_state(page, "tags")
     tag.click()
     expect(page.locator(STATUS)).to_contain_text("2 pictures")
     for left in (1, 0):  # whoever has no tag any more is not listed under it
@@ -431,7 +446,7 @@ def test_every_action_on_every_device(open_page, desk, photos, device, scheme):
         remove = dialog.get_by_role("button", name="Remove the tag shore")
         remove.click()
         expect(remove).to_have_count(0)
-        fine("details without a tag")
+        check_state(page, "details without a tag")
         page.keyboard.press("Escape")
         page.goto(f"{desk}#/search")
         page.goto(f"{desk}#/search?q=%23shore")
@@ -439,20 +454,20 @@ def test_every_action_on_every_device(open_page, desk, photos, device, scheme):
 
     page.goto(f"{desk}#/search?q=paris")
     page.get_by_role("button", name="Save", exact=True).click()
-    fine("a name is asked for")
+    check_state(page, "a name is asked for")
     page.get_by_label("Name", exact=True).fill("Paris")
     page.keyboard.press("Enter")
     open_panel()
     saved = page.get_by_role("navigation", name="Saved searches")
     expect(saved.get_by_role("link", name="Paris")).to_be_visible()
-    fine("saved searches")
+    check_state(page, "saved searches")
     saved.get_by_role("button", name="Delete the search Paris").click()
     expect(saved.get_by_role("link")).to_have_count(0)
 
     page.goto(f"{desk}#/map?colour=camera")
     page.get_by_role("button", name="Canon EOS 1D").click()
     expect(page.locator('.legend [aria-pressed="true"]')).to_have_count(1)
-    fine("a category")
+    check_state(page, "a category")
     page.goto(f"{desk}#/jobs")
     page.get_by_role("button", name="Add a folder").click()
     dialog = page.get_by_role("dialog")
@@ -461,6 +476,6 @@ def test_every_action_on_every_device(open_page, desk, photos, device, scheme):
     dialog.get_by_role("button", name="Add this folder").click()
     job = page.get_by_role("article")
     expect(job.locator(".state")).to_have_text("done")
-    fine("a finished job")
+    check_state(page, "a finished job")
     job.get_by_role("button", name="Dismiss").click()
     expect(page.get_by_role("heading", name="No jobs yet")).to_be_visible()

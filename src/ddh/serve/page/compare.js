@@ -63,10 +63,10 @@ function draw(comparison) {
   }
   showMode();
   const box = h("input", { type: "checkbox", checked: ticked(item), onchange: () => changed("tick", item) });
-  const act = (what) => () => { changed(what, item); dialog.close(); };
+  const act = (what) => () => { dialog.close(); changed(what, item); }; // what changes has the focus then
   dialog.replaceChildren(
     h("header", {},
-      h("h2", { id: "compare-title" }, similar ? "Alike, but not the same" : kindText(item.kind)),
+      h("h2", { id: "compare-title" }, similar ? "Alike, but not the same" : kindText(item.kind === "keep" ? "duplicate" : item.kind)),
       others.length > 1 ? h("span", { class: "muted wide" }, `${place + 1} of ${others.length}`) : null,
       h("div", { class: "modes", role: "group", "aria-label": "How they are shown" }, modes),
       others.length > 1 ? h("div", { class: "steps" },
@@ -102,7 +102,7 @@ function overlaid(kept, item) {
   const trouble = h("p", { class: "muted", role: "status" });
   Promise.all([kept, item].map(({ key }) => loaded(picturePath(key)))).then(([first, second]) => {
     stack.style.aspectRatio = `${first.naturalWidth} / ${first.naturalHeight}`;
-    paint(below, above, first, second, TURNING.includes(item.kind));
+    paint(below, above, first, second, [kept, item].some(({ kind }) => TURNING.includes(kind)));
   }).catch(() => { trouble.textContent = "One of the pictures cannot be shown."; });
   return h("div", { class: "overlay" }, stack, trouble,
     h("label", { for: "compare-slider" }, h("span", {}, `Kept: ${shortName(kept.key)}`), h("span", {}, shortName(item.key))), slider);

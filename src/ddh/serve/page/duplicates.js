@@ -57,8 +57,8 @@ export class DuplicatesView {
       this.groups, h("p", { class: "more" }, this.moreButton), this.bar);
   }
 
-  /** @param {ViewParameters} parameters */
-  show(parameters) {
+  /** @param {ViewParameters} parameters @param {number} first groups of the first request */
+  show(parameters, first = PAGE) {
     this.app.setTitle("Duplicates");
     this.parameters = parameters;
     this.shown = [];
@@ -66,7 +66,8 @@ export class DuplicatesView {
     const { kind } = parameters;
     const show = parameters.show === "similar" ? "similar" : null;
     this.pager.start(async (offset, signal) => {
-      const { groups, more, ...state } = await fetchJson(`duplicates${queryString({ show, kind, offset, limit: PAGE })}`, { signal });
+      const limit = offset ? PAGE : first;
+      const { groups, more, ...state } = await fetchJson(`duplicates${queryString({ show, kind, offset, limit })}`, { signal });
       return { items: groups, state, next: more ? offset + groups.length : null };
     });
     this.pager.more();
@@ -74,6 +75,7 @@ export class DuplicatesView {
 
   hide() {
     this.dismissed = false;
+    this.news.classList.remove("fresh");
     this.pager.stop();
     clearTimeout(this.timer);
   }
@@ -215,9 +217,11 @@ export class DuplicatesView {
   /** @param {DuplicateGroup} group @param {number} number */
   group(group, number) {
     const { length } = group.items;
-    const redraw = () => {
-      element.replaceWith(this.group(group, number));
+    const redraw = () => { // with another one to keep
+      const drawn = this.group(group, number);
+      element.replaceWith(drawn);
       this.showTicks();
+      /** @type {HTMLElement | null} */ (drawn.querySelector(".kept .frame"))?.focus({ preventScroll: true });
     };
     const element = h("section", { class: "group", "aria-label": `Group ${number}, ${length} pictures` },
       h("ul", { role: "list" }, group.items.map((_, index) => this.member(group, index, redraw))));
@@ -359,7 +363,8 @@ export class DuplicatesView {
     this.setBusy(false);
     this.ticked.clear();
     this.lastRefused = outcome.refused;
-    this.show(this.parameters);
+    await this.reload();
+    this.offerUndo();
   }
 
   /** @param {boolean} busy */
@@ -390,7 +395,8 @@ export class DuplicatesView {
     const answer = /** @type {ActionOutcome | null} */ (await this.tell("duplicates/undo", { journal }));
     if (answer === null) return;
     this.lastRefused = answer.refused;
-    this.show(this.parameters);
+    await this.reload();
+    this.again.focus({ preventScroll: true });
   }
 
   /** @param {DuplicateGroup} group @param {DuplicateItem} item */
@@ -405,13 +411,21 @@ export class DuplicatesView {
       button(["Undo"], async () => {
         this.dismissed = false;
         await this.tell("duplicates/dismiss", { groups, undo: true });
-        this.show(this.parameters);
+        await this.reload();
+        this.again.focus({ preventScroll: true });
       }, { class: "small" })]);
+    this.offerUndo();
   }
 
-  /** Show what there is now, and wait for it. */
+  /** What was just done stays in sight, and the focus goes to its way back. */
+  offerUndo() {
+    this.news.classList.add("fresh");
+    this.news.querySelector("button")?.focus({ preventScroll: true });
+  }
+
+  /** Show what there is now, as many groups as before, and wait for it. */
   async reload() {
-    this.show(this.parameters);
+    this.show(this.parameters, Math.min(Math.max(this.shown.length, PAGE), MOST));
     while (this.groups.classList.contains("waiting")) await new Promise((resolve) => { setTimeout(resolve, 30); });
   }
 

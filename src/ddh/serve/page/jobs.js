@@ -36,6 +36,7 @@ export class JobsView {
     head.append(h("div", { class: "head-tools" }, this.dismissAll, this.add));
     this.element = h("div", { class: "view jobs-view" }, head, this.list);
     this.drawn = "";
+    this.cards = /** @type {Map<string, HTMLElement>} */ (new Map()); // by the id of their jobs
     this.ended = /** @type {Job[]} */ ([]);
     this.ran = -1; // jobs that were running when they were last asked for
     document.addEventListener("visibilitychange", () => { if (this.open && !document.hidden) this.refresh(); });
@@ -104,12 +105,36 @@ export class JobsView {
     const status = jobs.length ? `${this.running(jobs)} running` : "";
     if (this.status.textContent !== status) this.status.textContent = status; // else it would be announced again
     this.ended = jobs.filter(({ state }) => state !== "running");
+    const focused = document.activeElement;
     this.dismissAll.hidden = !this.controls() || !this.ended.length;
-    this.list.replaceChildren(...jobs.map((job) => card(job, this.controls() ? this : null)), jobs.length ? "" : notice("No jobs yet",
-      h("p", {}, "Learning, encoding and indexing show here while they run, with their progress and curves. For example:"),
-      commands("ddh fit photos/ -o photos.ddh")));
+    this.drawCards(jobs);
+    if (focused instanceof HTMLElement && (focused !== document.activeElement || !focused.checkVisibility())) this.refocus(focused);
     if (this.running(jobs) !== this.ran) this.app.reload();
     this.ran = this.running(jobs);
+  }
+
+  /** A card stays while its job is in the same state: a button that moves with every step cannot be used. @param {Job[]} jobs */
+  drawCards(jobs) {
+    const owner = this.controls() ? this : null;
+    const old = this.cards;
+    this.cards = new Map(jobs.map((job) => {
+      const known = old.get(job.id);
+      if (known?.dataset.state !== job.state) return [job.id, card(job, owner)];
+      known.lastElementChild?.replaceWith(course(job));
+      return [job.id, known];
+    }));
+    const shown = [...this.list.children];
+    const wanted = this.cards.size ? [...this.cards.values()] : [notice("No jobs yet",
+      h("p", {}, "Learning, encoding and indexing show here while they run, with their progress and curves. For example:"),
+      commands("ddh fit photos/ -o photos.ddh"))];
+    if (wanted.length !== shown.length || wanted.some((each, i) => each !== shown[i])) this.list.replaceChildren(...wanted);
+  }
+
+  /** The focus again where it was, else on what the same card offers now. @param {HTMLElement} focused */
+  refocus(focused) {
+    const id = /** @type {HTMLElement | null} */ (focused.closest(".job"))?.dataset.id ?? "";
+    const target = focused.checkVisibility() ? focused : this.cards.get(id)?.querySelector("button") ?? this.add;
+    target.focus({ preventScroll: true });
   }
 }
 
@@ -119,15 +144,20 @@ function card(job, owner) {
   const control = job.state === "running"
     ? button([icon("stop"), "Stop"], () => owner?.act(`jobs/${id}/stop`, "POST"), { class: "small", "aria-label": `Stop ${job.title}` })
     : iconButton("close", `Dismiss ${job.title}`, () => owner?.dismiss([job]));
-  return h("article", { class: "job", "data-state": job.state, "aria-label": `${job.kind}: ${job.title}` },
+  return h("article", { class: "job", "data-id": job.id, "data-state": job.state, "aria-label": `${job.kind}: ${job.title}` },
     h("header", {}, h("span", { class: "kind" }, job.kind), h("h2", {}, job.title),
       h("span", { class: `state ${job.state}` }, job.state), owner ? control : null),
+    course(job));
+}
+
+/** How far a job is, and its curves. @param {Job} job */
+const course = (job) =>
+  h("div", { class: "course" },
     job.state === "done" ? null : progress(job),
     job.message && job.state !== "done" ? h("p", { class: "message" }, job.message) : null,
     h("p", { class: "muted small-text" }, `Started ${timeText(job.started)}`,
       job.state === "running" ? "" : `, ${job.state === "done" ? "done" : "last heard of"} ${timeText(job.updated)}`),
     h("div", { class: "charts" }, job.curves.map(chart)));
-}
 
 /** @param {Job} job */
 function progress({ state, done, total, unit, seconds_left: secondsLeft }) {
