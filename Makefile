@@ -100,10 +100,11 @@ docs-check: setup-dev
 	$(BIN)/mkdocs build --quiet --strict
 
 # Codes of CIFAR-10 from the weights that travel with the repository, learned without labels.
+# From ONNX: WEIGHTS=FILE.onnx, which `ddh export` has made of them.
 DATA ?= data
+WEIGHTS ?= weights/cifar10-resnet18.safetensors
 rescore: setup-dev
-	$(BIN)/ddh bench table2 --data $(DATA) --backbone auto --weights weights/cifar10-resnet18.safetensors \
-	  --methods DDH --output rescore
+	$(BIN)/ddh bench table2 --data $(DATA) --backbone auto --weights $(WEIGHTS) --methods DDH --output rescore
 
 notebooks: setup-dev
 	$(BIN)/python examples/make_notebooks.py

@@ -50,6 +50,18 @@ for refused in (
 """
 
 
+OWN_NETWORK = """
+import numpy as np, pytest, ddh
+
+pixels = np.random.default_rng(0).integers(0, 256, (40, 8, 8, 3), dtype=np.uint8)
+model = ddh.DDH(bits=16, backbone="auto", weights="own.onnx").fit(pixels)
+model.save("own.ddh")
+assert np.array_equal(ddh.load("own.ddh").encode(pixels), model.encode(pixels))
+with pytest.raises(ddh.MissingDependency, match=r"pip install 'ddh\\[train\\]'"):
+    ddh.DDH(depth="network", backbone="auto", weights="own.onnx").fit(pixels)
+"""
+
+
 @pytest.fixture
 def without_torch(tmp_path):
     (tmp_path / "site").mkdir()
@@ -78,6 +90,22 @@ def test_the_library_works_without_torch(tmp_path, without_torch):
     DDH(bits=8, size=32, encoder="torch").fit(pixels).save(tmp_path / "torch.ddh")
     done = without_torch("-c", textwrap.dedent(SCRIPT))
     assert done.returncode == 0, done.stderr
+
+
+def test_an_exported_network_needs_no_torch(tmp_path, without_torch):
+    pytest.importorskip("onnx")
+    import numpy as np
+
+    from ddh.backbones import create, export_onnx
+
+    export_onnx(create("resnet18-tiny", "random", 8), tmp_path / "own.onnx")
+    done = without_torch("-c", OWN_NETWORK)
+    assert done.returncode == 0, done.stderr
+    np.save(tmp_path / "p.npy", np.zeros((4, 8, 8, 3), np.uint8))
+    done = without_torch("-m", "ddh", "encode", "p.npy", "--model", "own.ddh", "-o", "codes.npz")
+    assert done.returncode == 0, done.stderr
+    done = without_torch("-m", "ddh", "export", "auto", "-o", "other.onnx")
+    assert "export_onnx needs torch" in done.stderr
 
 
 def test_the_demo_needs_no_torch(without_torch):

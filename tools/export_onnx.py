@@ -17,7 +17,7 @@ features (n, 1280). The graph is written node by node, batch norms folded into t
 
   Calibration pictures must not be queries of what the encoder is judged by.
 
-Needs `pip install 'ddh[train]' onnx`.
+Needs `pip install 'ddh[export]'`.
 """
 
 import argparse

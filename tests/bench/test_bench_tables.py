@@ -367,6 +367,27 @@ def test_table4_runs_on_a_nus_wide_folder(nus_wide_folder, tmp_path):
     assert (tmp_path / "table4" / "map.png").exists()
 
 
+def test_features_come_from_an_exported_network(nus_wide_folder, tmp_path):
+    pytest.importorskip("onnx")
+    from ddh.backbones import create, export_onnx, save
+
+    network = create("resnet18-tiny", "random", 8)
+    network.origin = "byol for 1 epochs from random"
+    save(network, tmp_path / "own.safetensors")
+    export_onnx(create("auto", tmp_path / "own.safetensors"), tmp_path / "own.onnx")
+    scores = []
+    for file in ("own.safetensors", "own.onnx"):
+        words = ["--data", nus_wide_folder, "--queries", 2, "--training", 5, "--bits", "8"]
+        words += ["--methods", "ITQ", "--seeds", "0", "-o", tmp_path]
+        words += ["--backbone", "auto", "--weights", tmp_path / file]
+        content = json.loads(run("bench", "table4", *words, "--json").stdout)
+        scores.append(content["records"][0]["map"])
+        assert "nothing (pretrained on pictures alone: byol" in " ".join(content["protocol"])
+    assert "onnx sha256:" in " ".join(content["protocol"])
+    assert abs(scores[0] - scores[1]) < 0.01
+    assert len(list((tmp_path / "features").iterdir())) == 2
+
+
 def test_table5_runs_on_any_list_of_paths_and_labels(nus_wide_folder, tmp_path):
     rng = np.random.default_rng(1)
     lines = []

@@ -1,6 +1,7 @@
 """Networks that turn pixels into features: CNN-F, EfficientNet-Lite, ResNet, any timm model.
 
-EfficientNet-Lite0, the default, also comes as an `OnnxNetwork`, which encodes without torch.
+EfficientNet-Lite0, the default, also comes as an `OnnxNetwork`, which encodes without torch; so
+does any other network that `export_onnx` has written.
 """
 
 import warnings
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ddh._core.errors import DDHWarning, InputError
 from ddh._core.lazy import lazy_names, needs_torch
-from ddh.backbones.onnx_network import NAME, NETWORKS, OnnxNetwork
+from ddh.backbones.onnx_network import NAME, NETWORKS, SUFFIX, ExportedNetwork, OnnxNetwork
 from ddh.backbones.variants import VARIANTS, checked_file
 
 if TYPE_CHECKING:
@@ -18,13 +19,14 @@ if TYPE_CHECKING:
     from ddh.backbones.cnnf import CNNF as CNNF
     from ddh.backbones.cnnf import load_matconvnet as load_matconvnet
     from ddh.backbones.efficientnet_lite import EfficientNetLite as EfficientNetLite
+    from ddh.backbones.onnx_export import export_onnx as export_onnx
     from ddh.backbones.resnet import ResNet as ResNet
     from ddh.backbones.timm_models import TimmBackbone as TimmBackbone
 
 __all__ = [
-    "Backbone", "CNNF", "ENCODERS", "EfficientNetLite", "NAMES", "Network", "OnnxNetwork", "ResNet",
-    "TimmBackbone", "create", "default_encoder", "fold_batch_norm", "load_matconvnet", "rebuild",
-    "save",
+    "Backbone", "CNNF", "ENCODERS", "EfficientNetLite", "ExportedNetwork", "NAMES", "Network",
+    "OnnxNetwork", "ResNet", "TimmBackbone", "create", "default_encoder", "export_onnx",
+    "fold_batch_norm", "is_exported", "load_matconvnet", "open_network", "rebuild", "save",
 ]  # fmt: skip
 
 #: A network that gives features: of torch, or one that only encodes.
@@ -44,6 +46,7 @@ __getattr__ = lazy_names(
         "CNNF": "cnnf",
         "load_matconvnet": "cnnf",
         "EfficientNetLite": "efficientnet_lite",
+        "export_onnx": "onnx_export",
         "ResNet": "resnet",
         "TimmBackbone": "timm_models",
     },
@@ -53,6 +56,34 @@ __getattr__ = lazy_names(
 def default_encoder(name: str = NAME, weights: str | Path | None = "auto") -> str:
     """The encoder of a frozen network on a CPU: ONNX Runtime where the package has it."""
     return DEFAULT_ENCODER if (name, weights) == (NAME, "auto") else "torch"
+
+
+def is_exported(weights: str | Path | None) -> bool:
+    """Whether weights are an ONNX file, which ONNX Runtime encodes with and torch cannot load."""
+    return Path(str(weights)).suffix == SUFFIX
+
+
+def open_network(
+    name: str = NAME, weights: str | Path | None = "auto", size: int | None = None
+) -> "Network":
+    """A network to encode with: of torch, as `create` makes it, or of an exported ONNX file.
+
+    Parameters
+    ----------
+    name, weights, size
+        As for `create`; `weights` may also be a file of `export_onnx`, with the name "auto".
+
+    Examples
+    --------
+    >>> open_network("auto", "icons.onnx").dimensions  # doctest: +SKIP
+    512
+    """
+    if not is_exported(weights):
+        return create(name, weights, size)
+    network = ExportedNetwork.read(str(weights), size)
+    if name not in ("auto", network.name):
+        raise InputError(f"{weights} holds {network.name}, not {name}: take the backbone 'auto'")
+    return network
 
 
 def create(
@@ -77,6 +108,11 @@ def create(
     >>> network.dimensions
     512
     """
+    if is_exported(weights):
+        raise InputError(
+            f"{weights} is for encoding only, on ONNX Runtime: torch and training need the weights "
+            "that it was exported from"
+        )
     if name == "auto":
         return _described(weights, size)
     network = rebuild(name, size)

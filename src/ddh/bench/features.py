@@ -87,10 +87,10 @@ def compute_features(
 
     An interrupted run resumes. Unreadable images are left out, with a warning.
     """
-    from ddh.backbones import create
+    from ddh.backbones import open_network
     from ddh.train.features import extract
 
-    network = create(options.backbone, options.weights, options.size)
+    network = open_network(options.backbone, options.weights, options.size)
     key = {
         "library": ddh.__version__,
         "data": data.name,

@@ -14,6 +14,7 @@ VERBS = {
     "add": "ddh.cli.add:add",
     "demo": "ddh.cli.demo:demo",
     "pretrain": "ddh.cli.pretrain:pretrain",
+    "export": "ddh.cli.export:export",
     "fit": "ddh.cli.fit:fit",
     "encode": "ddh.cli.encode:encode",
     "index": "ddh.cli.index:index",

@@ -35,6 +35,7 @@ EXTRAS = {
     "photos": "HEIC, AVIF, JPEG XL and camera RAW; ddh add --watch",
     "lite": "ImageNet weights of EfficientNet-Lite1 and 2",
     "timm": "any timm model as a backbone",
+    "export": "networks as ONNX files (ddh export)",
     "postgres": "an index in PostgreSQL",
     "milvus": "an index in Milvus",
     "parquet": "export to Parquet",

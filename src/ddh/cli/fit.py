@@ -27,7 +27,7 @@ DEPTHS = ("head", "last-stage", "network")
 @click.option(
     "--backbone",
     help="Network: cnn-f, efficientnet-lite0/1/2, resnet18, resnet50, resnet18-tiny, timm/NAME, or "
-    "auto: that of a file written by `ddh pretrain`.  "
+    "auto: that of a file written by `ddh pretrain` or `ddh export`.  "
     "[default: efficientnet-lite0, or what the preset chooses]",
 )
 @click.option("--weights", default="auto", help="auto, random, or a file.")

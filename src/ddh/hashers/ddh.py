@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 from ddh._core.arrays import l2_normalize
 from ddh._core.errors import InputError
 from ddh._core.lazy import needs_torch
-from ddh.backbones import ENCODERS, Network, OnnxNetwork, create, default_encoder
+from ddh.backbones import (
+    ENCODERS,
+    Network,
+    OnnxNetwork,
+    create,
+    default_encoder,
+    is_exported,
+    open_network,
+)  # fmt: skip
 from ddh.hashers.base import Floats
 from ddh.hashers.image_hasher import ImageHasher
 from ddh.images import ImageSource
@@ -41,13 +49,15 @@ class DDH(ImageHasher):
         A name of `ddh.backbones.NAMES`. By default EfficientNet-Lite0, or what the preset
         "quality" chooses for the images.
     weights : str or None, default "auto"
-        "auto" (pretrained), "random", or a file of weights.
+        "auto" (pretrained), "random", or a file of weights. The backbone "auto" is that of a file
+        of `ddh pretrain` or, for ONNX Runtime, of `ddh export` (.onnx).
     size : int, optional
         Side of the network's input in pixels; by default that of the backbone.
     encoder : {"auto", "onnx-int8", "onnx", "torch"}, default "auto"
         What runs the backbone: ONNX Runtime on the CPU, for EfficientNet-Lite0 as it comes with
-        the package, or torch, which trains networks and knows GPUs. "auto" is ONNX Runtime where
-        that is possible and there is no GPU. Codes of different encoders do not mix.
+        the package and for files of `ddh export`, or torch, which trains networks and knows GPUs.
+        "auto" is ONNX Runtime where that is possible and there is no GPU, and for ONNX files.
+        Codes of different encoders do not mix.
     label_backbone : str, optional
         Another backbone whose features give the labels (the paper takes ResNet's pool5 for them
         and trains CNN-F).
@@ -235,6 +245,8 @@ class DDH(ImageHasher):
     ) -> "Network":
         """A network for its features, or one that `trains`; random weights come from the seed."""
         encoder = self.encoder
+        if is_exported(weights) and not trains and encoder in ("auto", "onnx"):
+            return open_network(name, weights, size)
         if encoder == "auto":
             frozen = not trains and device_type(self.device) == "cpu"
             encoder = default_encoder(name, weights) if frozen else "torch"
@@ -243,7 +255,7 @@ class DDH(ImageHasher):
         if default_encoder(name, weights) == "torch":
             raise InputError(
                 f"the encoder {encoder!r} is there for efficientnet-lite0 with its own weights; "
-                "use 'torch' for other networks"
+                "use 'torch' for other networks, or 'onnx' with a file of `ddh export`"
             )
         return OnnxNetwork(encoder, size)
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from ddh._core.arrays import sgn
 from ddh._core.errors import InputError, ModelError
 from ddh._core.lazy import needs_torch
-from ddh.backbones import Network, OnnxNetwork, rebuild
+from ddh.backbones import ExportedNetwork, Network, OnnxNetwork, rebuild
 from ddh.codes import code_bytes, pack
 from ddh.hashers import storage
 from ddh.hashers.base import Floats, Hasher, as_float32, check_features
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import torch
 
 BACKBONE = "backbone."
+ONNX_FILE = BACKBONE + "onnx"  # bytes of an exported network
 
 
 @dataclass(frozen=True)
@@ -192,6 +193,7 @@ class ImageHasher(Hasher):
             return scalars, arrays
         # Weights that come with a package are named by their digest, not copied.
         packaged = network.origin.startswith("imagenet")
+        packaged = packaged and not isinstance(network, ExportedNetwork)
         scalars["backbone"] = {
             "name": network.name,
             "origin": network.origin,
@@ -201,6 +203,8 @@ class ImageHasher(Hasher):
         }
         if isinstance(network, OnnxNetwork):
             scalars["backbone"]["encoder"] = network.encoder
+            if isinstance(network, ExportedNetwork):
+                arrays[ONNX_FILE] = np.frombuffer(network.content, np.uint8)
         elif not packaged:
             for name, tensor in network.state_dict().items():
                 arrays[BACKBONE + name] = tensor.detach().cpu().numpy()
@@ -230,10 +234,13 @@ def _rebuilt(described: dict[str, Any], arrays: storage.Arrays) -> "Network":
     """The backbone of a saved model, from its own arrays or from the package it came with."""
     preprocessing = Preprocessing.from_dict(described["preprocessing"])
     if "encoder" in described:  # none: a model of torch
-        bundled = OnnxNetwork(described["encoder"])
-        bundled.preprocessing = preprocessing
-        _check_origin(bundled, described["origin"])
-        return bundled
+        file = arrays.get(ONNX_FILE)
+        encoder = OnnxNetwork(described["encoder"])
+        if file is not None:
+            encoder = ExportedNetwork(file.tobytes())
+        encoder.preprocessing = preprocessing
+        _check_origin(encoder, described["origin"])
+        return encoder
     with needs_torch("this model"):
         import torch
 
