@@ -19,7 +19,7 @@ from ddh.backbones import (
     default_encoder,
     is_exported,
     open_network,
-)  # fmt: skip
+)
 from ddh.hashers.base import Floats
 from ddh.hashers.image_hasher import ImageHasher
 from ddh.images import ImageSource

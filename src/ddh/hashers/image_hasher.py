@@ -235,8 +235,9 @@ def _rebuilt(described: dict[str, Any], arrays: storage.Arrays) -> "Network":
     preprocessing = Preprocessing.from_dict(described["preprocessing"])
     if "encoder" in described:  # none: a model of torch
         file = arrays.get(ONNX_FILE)
-        encoder = OnnxNetwork(described["encoder"])
-        if file is not None:
+        if file is None:
+            encoder = OnnxNetwork(described["encoder"])
+        else:
             encoder = ExportedNetwork(file.tobytes())
         encoder.preprocessing = preprocessing
         _check_origin(encoder, described["origin"])
