@@ -11,7 +11,7 @@ import pytest
 import ddh
 from ddh import DDH
 from ddh._core.errors import InputError, MissingDependency, ModelError
-from ddh.backbones import ExportedNetwork, create, open_network, save
+from ddh.backbones import ExportedNetwork, create, open_network, rebuild, save
 
 onnx = pytest.importorskip("onnx")
 
@@ -60,12 +60,18 @@ def test_features_and_preprocessing_are_those_of_torch(network, file, pictures):
         assert np.allclose(exported(pictures[:count]), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["efficientnet-lite0", "cnn-f", "resnet50"])
-def test_every_kind_of_network_can_be_exported(name, tmp_path, photograph):
+@pytest.mark.parametrize(
+    ("name", "size", "options"),
+    [
+        ("efficientnet-lite0", 64, {}),
+        ("cnn-f", None, {"width": 0.0625}),
+        ("resnet50", 64, {"width": 8}),
+    ],
+)
+def test_every_kind_of_network_can_be_exported(name, size, options, tmp_path, photograph):
     from ddh.backbones import export_onnx
 
-    size = None if name == "cnn-f" else 64
-    network = create(name, "random", size).eval()
+    network = rebuild(name, size, options).eval()
     exported = export_onnx(network, tmp_path / "own.onnx")
     pixels = network.preprocessing.apply(photograph)[None].copy()
     expected = features_of(network, pixels)
