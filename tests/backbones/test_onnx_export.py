@@ -14,6 +14,7 @@ from ddh._core.errors import InputError, MissingDependency, ModelError
 from ddh.backbones import ExportedNetwork, create, open_network, rebuild, save
 
 onnx = pytest.importorskip("onnx")
+FOREIGN = '{"name": "resnet18", "dimensions": 64, "preprocessing": "crop"}'
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +184,7 @@ def test_damaged_and_foreign_files_are_named(file, tmp_path):
     with pytest.raises(ModelError, match=r"damaged.onnx cannot be used: .*`ddh export`"):
         open_network("auto", damaged)
     model = onnx.load(file)
-    for properties in ({}, {"ddh": "{}"}, {"ddh": "resnet18"}, {"ddh": "[]"}):
+    for properties in ({}, {"ddh": "{}"}, {"ddh": "resnet18"}, {"ddh": "[]"}, {"ddh": FOREIGN}):
         onnx.helper.set_model_props(model, properties)
         onnx.save(model, tmp_path / "foreign.onnx")
         with pytest.raises(ModelError, match=r"foreign.onnx does not say what pictures it takes"):

@@ -142,7 +142,7 @@ class ExportedNetwork(OnnxNetwork):
             self.preprocessing = Preprocessing.from_dict(described["preprocessing"])
             digest = hashlib.sha256(content).hexdigest()
             self.origin = f"{described['origin']}, onnx sha256:{digest[:16]}"
-        except (KeyError, TypeError, ValueError) as error:  # InputError is a ValueError
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ModelError(
                 f"{self.path} does not say what pictures it takes: make it with `ddh export`"
             ) from error
