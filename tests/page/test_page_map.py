@@ -116,6 +116,13 @@ def test_thumbnails_appear_on_zooming_in_and_go_again(page):
     assert picture_of(page, other_than=pictures) != pictures
 
 
+def test_thumbnails_of_few_pictures_appear_as_soon_as_there_is_room(page):
+    page.locator("canvas").focus()
+    with page.expect_request("**/thumbnails/**"):
+        for _ in range(2):  # of 1.5: at 2.25 there is one of the 300 for every cell of the view
+            page.keyboard.press("+")
+
+
 def test_colours_by_metadata_and_by_bit(page):
     by_label = picture_of(page)
     page.get_by_label("Colour by").select_option("parity")

@@ -6,7 +6,7 @@ import { fetchJson, thumbnailPath } from "./api.js";
 /** @import { Scatter } from "./scatter.js" */
 
 const CELL = 92, SIDE = 78; // CSS pixels of a cell and of the picture in it
-const FROM_ZOOM = 2.4; // from where on pictures are shown
+const FROM_ZOOM = 2.4; // from where on pictures are shown, if there is no room for all of them before
 const KEPT = 500; // pictures in memory
 const AT_ONCE = 6; // requests
 const ROUND = 9;
@@ -63,12 +63,18 @@ export class MapThumbnails {
     return found;
   }
 
+  /** The zoom from where on pictures are shown: that at which a small collection fills the view with one per cell. */
+  fromZoom() {
+    const { xy, width, height } = this.scatter;
+    return Math.min(FROM_ZOOM, CELL * Math.sqrt(xy.length / 2 / (width * height)));
+  }
+
   /** Draw what is there, and fetch what is missing. @param {CanvasRenderingContext2D} context scaled to CSS pixels */
   draw(context) {
     const { scatter } = this;
     this.drawn = [];
     this.waiting = [];
-    if (scatter.zoom < FROM_ZOOM || !scatter.xy.length) return;
+    if (scatter.zoom < this.fromZoom() || !scatter.xy.length) return;
     const scale = scatter.scale() / scatter.ratio; // CSS pixels of one unit
     const level = Math.round(2 * Math.log2(scale));
     const size = CELL / 2 ** (level / 2);
