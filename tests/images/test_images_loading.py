@@ -8,7 +8,15 @@ import pytest
 from PIL import Image
 
 from ddh._core.errors import InputError
-from ddh.images import ImageArray, ImageFiles, ImageFolder, ImageSource, Preprocessing, load_batches
+from ddh.images import (
+    ImageArray,
+    ImageFiles,
+    ImageFolder,
+    ImageSource,
+    PictureCache,
+    Preprocessing,
+    load_batches,
+)
 
 RNG = np.random.default_rng(0)
 
@@ -207,3 +215,50 @@ def test_reduced_jpegs_are_faster_and_nearly_the_same(tmp_path):
     assert reduced_seconds < 0.7 * full_seconds
     (batch,) = load_batches(files, preprocessing, 1)
     assert np.abs(batch.pixels[0] - full).mean() < 2
+
+
+PICTURE = 8 * 8 * 3  # bytes of a prepared picture
+
+
+@pytest.mark.parametrize("room", [0, 6, 12])
+def test_a_cache_gives_what_decoding_gives_and_reads_what_it_has_no_room_for(folder, room):
+    reads = []
+
+    class Counted(ImageFolder):
+        def read_reduced(self, i, side):
+            reads.append(i)
+            return super().read_reduced(i, side)
+
+    counted = Counted(folder.root)
+    cache = PictureCache(counted, Preprocessing(8), room * PICTURE)
+    for epoch in range(3):
+        order = np.random.default_rng(epoch).permutation(12)
+        parts = [order[:5], order[5:5], order[5:]]
+        reads.clear()
+        found = list(cache.load_parts(parts))
+        assert sorted(reads) == (
+            list(range(12)) if epoch == 0 else sorted({4, 7, *range(room, 12)})
+        )
+        for part, batch in zip(parts, found, strict=True):
+            good = part[~np.isin(part, [4, 7])]
+            assert batch.indices.tolist() == good.tolist()
+            assert np.array_equal(batch.pixels[:, 3, 3], good[:, None] * [1, 2, 3])
+            assert {failure.index for failure in batch.failures} == {4, 7} & set(part.tolist())
+
+
+def test_a_cache_copies_nothing_that_needs_no_preparation():
+    pixels = RNG.integers(0, 256, (5, 8, 8, 3), dtype=np.uint8)
+    cache = PictureCache(ImageArray(pixels), Preprocessing(8), 1 << 20)
+    for _ in range(2):
+        (batch,) = cache.load_parts([np.array([3, 1])])
+        assert np.array_equal(batch.pixels, pixels[[3, 1]])
+    assert cache._pixels.nbytes == 0
+
+
+def test_closing_a_cache_stops_the_threads(folder):
+    batches = PictureCache(folder, Preprocessing(8), 1 << 20).load_parts(
+        [np.arange(6), np.arange(6, 12)]
+    )
+    next(batches)
+    batches.close()
+    assert not image_threads()

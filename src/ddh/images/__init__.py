@@ -6,7 +6,7 @@ from ddh.images.decoding import Limits, UnreadableImage, decode
 from ddh.images.flickr import flickr25k
 from ddh.images.flowers import Split, flowers17, flowers17_splits
 from ddh.images.labelled import LabelledImages, digits, multi_label_list
-from ddh.images.loading import Batch, Failure, load_batches, load_parts, pixel_digest
+from ddh.images.loading import Batch, Failure, PictureCache, load_batches, pixel_digest
 from ddh.images.nus import nus_wide
 from ddh.images.preprocessing import Preprocessing
 from ddh.images.sheet import SheetRow, contact_sheet
@@ -29,6 +29,7 @@ __all__ = [
     "ImageSource",
     "LabelledImages",
     "Limits",
+    "PictureCache",
     "Preprocessing",
     "SheetRow",
     "Split",
@@ -44,7 +45,6 @@ __all__ = [
     "imagenet100",
     "is_images",
     "load_batches",
-    "load_parts",
     "mscoco",
     "multi_label_list",
     "nus_wide",

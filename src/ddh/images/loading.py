@@ -1,9 +1,11 @@
 """Batches of preprocessed pictures, decoded by threads that run ahead of whoever consumes them."""
 
 import hashlib
+import math
 from collections import deque
 from collections.abc import Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -81,14 +83,57 @@ def load_parts(
     ahead: int = 2,
 ) -> Generator[Batch, None, None]:
     """As `load_batches`, for batches of any sizes: each part names the pictures of one."""
-    prepared = isinstance(source, PreparedArray)
-    if isinstance(source, ImageArray) and (
-        prepared or preprocessing.keeps(*source.pixels.shape[1:3])
-    ):
+    if isinstance(source, ImageArray) and _as_they_are(source, preprocessing):
         return (Batch(part, source.pixels[part]) for part in parts)
     return _decode_batches(
         source, preprocessing, parts, workers or min(cpu_count(), MAX_WORKERS), ahead
     )
+
+
+class PictureCache:
+    """Prepared pictures of a source, kept in memory for epochs that read them again and again.
+
+    At most `limit` bytes of them, the first of the source; the others are decoded every time.
+    """
+
+    def __init__(self, source: ImageSource, preprocessing: Preprocessing, limit: int) -> None:
+        self.source, self.preprocessing = source, preprocessing
+        shape = preprocessing.size, preprocessing.size, 3
+        room = 0 if _as_they_are(source, preprocessing) else limit // math.prod(shape)
+        self._pixels = np.empty((min(room, len(source)), *shape), np.uint8)  # unused: no memory yet
+        self._kept = np.zeros(len(source), bool)
+
+    def load_parts(self, parts: list[NDArray[np.int64]]) -> Generator[Batch, None, None]:
+        """As `load_parts`; what it decodes is kept."""
+        kept = [self._kept[part] for part in parts]
+        missing = [part[~known] for part, known in zip(parts, kept, strict=True)]
+        needed = [part for part in missing if len(part)]
+        with closing(load_parts(self.source, self.preprocessing, needed)) as decoded:
+            for part, known in zip(parts, kept, strict=True):
+                if known.all():
+                    yield Batch(part, self._pixels[part])
+                else:
+                    yield self._keep(part, known, next(decoded))
+
+    def _keep(self, part: NDArray[np.int64], known: NDArray[np.bool_], batch: Batch) -> Batch:
+        """The pictures of a part: those that were `known`, and those that were decoded."""
+        fits = batch.indices < len(self._pixels)
+        self._pixels[batch.indices[fits]] = batch.pixels[fits]
+        self._kept[batch.indices[fits]] = True
+        if not known.any():
+            return batch
+        usable = known | np.isin(part, batch.indices)
+        pixels = np.empty((len(part), *self._pixels.shape[1:]), np.uint8)
+        pixels[known] = self._pixels[part[known]]
+        pixels[usable & ~known] = batch.pixels
+        return Batch(part[usable], pixels[usable], batch.failures)
+
+
+def _as_they_are(source: ImageSource, preprocessing: Preprocessing) -> bool:
+    """Whether the pictures of a source are in memory and need no preparation."""
+    if not isinstance(source, ImageArray):
+        return False
+    return isinstance(source, PreparedArray) or preprocessing.keeps(*source.pixels.shape[1:3])
 
 
 def _decode_batches(

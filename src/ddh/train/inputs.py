@@ -10,13 +10,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import normalize as l2_normalize
 
-from ddh.images import load_parts
+from ddh._core.memory import memory_bytes
+from ddh.images import PictureCache
 from ddh.train.augmentation import augment
 from ddh.train.device import compiled, supports_bfloat16
 from ddh.train.distributed import SINGLE, Shard
 from ddh.train.features import Pictures
 
 Parts = list[NDArray[np.int64]]
+
+CACHED_FRACTION = 4  # of the memory, that prepared pictures may fill
 
 
 class Inputs(ABC):
@@ -54,9 +57,10 @@ class FeatureInputs(Inputs):
 class NetworkInputs(Inputs):
     """Augmented pictures through the backbone: the depths "last stage" and "network".
 
-    Features are scaled to unit length first if `normalize`, then standardised by `mean` and
-    `scale`. With `trained` only those rows are drawn. On a GPU, a network that trains for many
-    `steps` is compiled.
+    Pictures are decoded in the first epoch and kept, in up to a quarter of the memory. Features are
+    scaled to unit length first if `normalize`, then standardised by `mean` and `scale`. With
+    `trained` only those rows are drawn. On a GPU, a network that trains for many `steps` is
+    compiled.
     """
 
     def __init__(
@@ -71,6 +75,9 @@ class NetworkInputs(Inputs):
         trained: NDArray[np.int64] | None = None,
     ) -> None:
         self.pictures = pictures
+        self.cache = PictureCache(
+            pictures.source, pictures.backbone.preprocessing, memory_bytes() // CACHED_FRACTION
+        )
         self.trained = np.arange(len(pictures.usable)) if trained is None else trained
         self.mean, self.scale, self.normalize = mean, scale, normalize
         self.shard = shard or Shard(SINGLE, len(pictures.usable))
@@ -91,7 +98,7 @@ class NetworkInputs(Inputs):
         parts = [self.trained[part] for part in parts]
         own = [self.shard.own(part) for part in parts]
         wanted = [usable[part[places]] for part, places in zip(parts, own, strict=True)]
-        loaded = load_parts(self.pictures.source, backbone.preprocessing, wanted)
+        loaded = self.cache.load_parts(wanted)
         for batch, part, places, seed in zip(loaded, parts, own, seeds, strict=True):
             read = places[np.isin(usable[part[places]], batch.indices)]
             rows = torch.from_numpy(part[read] - self.shard.rows.start).to(self.mean.device)
