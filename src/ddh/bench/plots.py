@@ -17,6 +17,7 @@ FAINT = "#c9ced6"
 COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00",
            "#56b4e9", "#8c6d31", "#7f7f7f", "#6a51a3", "#a6761d")  # fmt: skip
 DASHES = ("-", "--", "-.", ":")
+MANY = 10  # lines, whose names would cover them
 STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "ddh",
@@ -96,7 +97,8 @@ def plot_lines(
     **settings: Any,
 ) -> dict[str, str]:
     """One line per entry of `series`; `settings` are those of the axes."""
-    with drawing(folder, name) as axes:
+    many = len(series) > MANY
+    with drawing(folder, name, width=6.6 if many else 4.8) as axes:
         for place, (label, (x, y)) in enumerate(series.items()):
             axes.plot(x, y, label=label, marker=marker, ms=4, **style(place, label == special))
         for label, (x, y) in (crosses or {}).items():
@@ -105,5 +107,8 @@ def plot_lines(
         if ticks:
             axes.set_xticks(ticks, [str(tick) for tick in ticks])
             axes.minorticks_off()
-        axes.legend(**legend or {})
+        if many:
+            axes.figure.legend(loc="outside right center", labelspacing=0.25)
+        else:
+            axes.legend(**legend or {})
     return {"name": name, "title": title}
