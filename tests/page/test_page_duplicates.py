@@ -268,7 +268,7 @@ def test_not_a_duplicate_is_remembered(shown, shared):
     finished = page.evaluate(FINISHED, None)
     page.get_by_role("button", name="Look again").click()
     page.wait_for_function(FINISHED, arg=finished)
-    expect(page.get_by_role("button", name="Look again")).to_be_visible()
+    expect(page.get_by_role("button", name="Look again")).to_be_focused()
     expect(page.locator(".group")).to_have_count(COPIED - 1)
     way_back.click()
     expect(page.locator(".group")).to_have_count(COPIED)

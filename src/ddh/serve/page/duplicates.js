@@ -76,6 +76,7 @@ export class DuplicatesView {
   hide() {
     this.dismissed = false;
     this.news.classList.remove("fresh");
+    this.groups.classList.remove("waiting"); // nobody waits for them any more
     this.pager.stop();
     clearTimeout(this.timer);
   }
@@ -172,7 +173,7 @@ export class DuplicatesView {
     try {
       const state = await fetchJson(`duplicates${queryString({ limit: 1 })}`);
       if (state.state === "running") this.showState({ ...state, total: this.state?.total ?? 0 });
-      else this.show(this.parameters);
+      else await this.ended();
     } catch (error) {
       this.failed(error);
     }
@@ -180,12 +181,20 @@ export class DuplicatesView {
 
   async search() {
     await this.tell("duplicates/search", {});
-    this.show(this.parameters);
+    await this.reload();
+    this.notices.querySelector("button")?.focus({ preventScroll: true }); // it stops the search
   }
 
   async stop() {
     await this.tell("duplicates/stop", {});
-    this.show(this.parameters);
+    await this.ended();
+  }
+
+  /** Show what a search has found, with the focus on the next one if it was on its own button. */
+  async ended() {
+    const focused = this.notices.contains(document.activeElement);
+    await this.reload();
+    if (focused) /** @type {HTMLElement} */ (this.notices.querySelector("button") ?? this.again).focus({ preventScroll: true });
   }
 
   /** A request whose failure is shown; null where it has failed. @param {string} path @param {object} json @returns {Promise<any>} */
