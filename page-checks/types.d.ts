@@ -20,6 +20,7 @@ interface Item {
   folder?: string;
   metadata?: Record<string, unknown>;
   distance?: number;
+  score?: number | null;
   width?: number | null;
   height?: number | null;
   bytes?: number | null;

@@ -20,7 +20,8 @@ def keys(page: Page) -> list[str]:
 
 
 def wait_for_search(page: Page) -> None:
-    expect(page.locator(".results .status")).to_contain_text("nearest first")
+    status = page.locator(".results .status")
+    expect(status).to_contain_text(re.compile("(nearest|most alike) first"))
 
 
 @pytest.fixture
@@ -41,6 +42,7 @@ def test_click_searches_from_a_picture_and_back_returns(page):
     page.locator(f"{CARDS} a").nth(7).click()
     wait_for_search(page)
     assert page.url.endswith("#/search?key=7%2F0007.png")
+    expect(page.locator(".results .status")).to_contain_text("nearest first")
     found = distances(page)
     assert found[0] == 0
     assert found == sorted(found)
@@ -55,6 +57,7 @@ def test_upload_searches_and_its_code_becomes_the_address(page, collected):
     wait_for_search(page)
     expect(page.get_by_role("heading", name="Like your picture")).to_be_visible()
     assert re.search(r"#/search\?code=[0-9a-f]{8}&model=\w+$", page.url)
+    expect(page.locator(".results .status")).to_contain_text("most alike first")
     assert distances(page)[0] == 0  # the same file is in the index
     assert page.locator(".query-picture img").get_attribute("src").startswith("blob:")
 

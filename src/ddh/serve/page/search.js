@@ -205,7 +205,9 @@ export class SearchView {
     const more = total === undefined && this.grid.items.length < this.grid.total ? "+" : "";
     const pictures = count(total ?? this.grid.items.length, "picture", more);
     const time = seconds === undefined ? "" : ` · ${(seconds * 1000).toFixed(1)} ms`;
-    this.status.textContent = `${pictures}${query ? `, ${query.text ? "best" : "nearest"} first` : ""}${covered}${time}`;
+    // scores are finer than the distances of the codes, which then do not rise steadily
+    const order = query?.text ? "best" : (this.answer?.items[0]?.score ?? null) === null ? "nearest" : "most alike";
+    this.status.textContent = `${pictures}${query ? `, ${order} first` : ""}${covered}${time}`;
   }
 
   advice() {
