@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,7 +83,7 @@ def load_parts(
     ahead: int = 2,
 ) -> Generator[Batch, None, None]:
     """As `load_batches`, for batches of any sizes: each part names the pictures of one."""
-    if isinstance(source, ImageArray) and _as_they_are(source, preprocessing):
+    if _as_they_are(source, preprocessing):
         return (Batch(part, source.pixels[part]) for part in parts)
     return _decode_batches(
         source, preprocessing, parts, workers or min(cpu_count(), MAX_WORKERS), ahead
@@ -129,7 +129,7 @@ class PictureCache:
         return Batch(part[usable], pixels[usable], batch.failures)
 
 
-def _as_they_are(source: ImageSource, preprocessing: Preprocessing) -> bool:
+def _as_they_are(source: ImageSource, preprocessing: Preprocessing) -> TypeGuard[ImageArray]:
     """Whether the pictures of a source are in memory and need no preparation."""
     if not isinstance(source, ImageArray):
         return False
