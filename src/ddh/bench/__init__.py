@@ -23,6 +23,7 @@ BENCHES = {
     "recall": "ddh.bench.recall:recall",
     "duplicates": "ddh.bench.duplicates:duplicates",
     "presets": "ddh.bench.presets:presets",
+    "depths": "ddh.bench.depths:depths",
     "fig2": "ddh.bench.fig2:fig2",
     "fig3": "ddh.bench.retrieval_table:fig3",
 }

@@ -1,5 +1,6 @@
 """`ddh bench presets`: mAP and training time of each preset, from images to codes."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from itertools import product
@@ -76,14 +77,14 @@ def presets(
         settings = {"settings": preset_settings(preset).to_dict(), "recipe": asdict(trained)}
         key = {**shared, **own, **settings, "device": device}
         model = DDH(bits=length, preset=preset, random_state=seed, device=device)
-        compute = partial(_measure, model, database, queries)
+        compute = partial(measure, model, database, queries, min(DEPTH, images))
         records.append(own | store.measure(f"preset-{preset}-{length}", key, compute))
     note = (
         f"Legacy mAP@{DEPTH}, seeds {', '.join(map(str, seeds))}; {len(queries):,} other training "
         f"images are queries against these {len(database):,}."
     )
     columns = ["preset", *[f"{length} bit" for length in bits], "seconds"]
-    rows = [_row(preset, bits, records) for preset in chosen]
+    rows = table_rows("preset", chosen, bits, records)
     Outcome(
         bench="presets",
         title="Presets",
@@ -103,21 +104,28 @@ def _parts(data: LabelledImages, images: int) -> tuple[LabelledImages, LabelledI
     return data.take(order[:images]), data.take(order[images : images + queries])
 
 
-def _measure(model: Any, database: LabelledImages, queries: LabelledImages) -> Record:
+def measure(model: Any, database: LabelledImages, queries: LabelledImages, k: int) -> Record:
+    """Fit a model on the images of the database: legacy mAP@k, seconds, what the training tells."""
     _, seconds = timed(model.fit, database.images)
     score = mean_average_precision(
         model.transform(queries.images),
         model.transform(database.images),
         queries.labels,
         database.labels,
-        k=min(DEPTH, len(database)),
+        k=k,
         ties="legacy",
     )
-    return {"mAP": float(score), "seconds": seconds["wall"]}
+    return {"mAP": float(score), "seconds": seconds["wall"], "history": model.history_}
 
 
-def _row(preset: str, lengths: tuple[int, ...], records: list[dict[str, Any]]) -> list[str]:
-    own = [record for record in records if record["preset"] == preset]
-    values = [[run["mAP"] for run in own if run["bits"] == length] for length in lengths]
-    seconds = np.mean([run["seconds"] for run in own])
-    return [preset, *map(figure, values), f"{seconds:.0f}"]
+def table_rows(
+    key: str, names: Sequence[str], lengths: tuple[int, ...], records: list[Record]
+) -> list[list[str]]:
+    """For each name its mAP by code length, and the mean of the seconds."""
+    rows = []
+    for name in names:
+        own = [record for record in records if record[key] == name]
+        values = [[run["mAP"] for run in own if run["bits"] == length] for length in lengths]
+        seconds = np.mean([run["seconds"] for run in own])
+        rows.append([name, *map(figure, values), f"{seconds:.0f}"])
+    return rows
