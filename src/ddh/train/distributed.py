@@ -110,6 +110,14 @@ class Processes:
         whole, mine = self.gather(rows.detach())
         return torch.cat([whole[: mine.start], rows, whole[mine.stop :]])
 
+    def sum_with_grad(self, values: "Tensor") -> "Tensor":
+        """The sum over all processes, with a gradient for the values of each."""
+        if self.is_single:
+            return values
+        from torch.distributed.nn.functional import all_reduce
+
+        return all_reduce(values)  # type: ignore[no-any-return]
+
     def share_value(self, term: "Tensor") -> "Tensor":
         """A term that all have whole, each with its part of the gradient: as a value it counts
         once."""

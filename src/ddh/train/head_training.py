@@ -82,7 +82,7 @@ def train_head(
     phi = torch.from_numpy(values if values.flags.writeable else values.copy()).to(where)
     if settings.normalize:
         phi = normalize(phi, dim=1)
-    mean, scale = standardise(phi, settings.centre, shard)
+    mean, scale = standardise(phi, settings.centre, shard.processes)
     phi = (phi - mean) / scale
     layer = HashingLayer(phi.shape[1], bits, seed).to(where)
     if start is not None:
@@ -115,10 +115,14 @@ def train_head(
         if settings.network_epochs:
             task.settings = settings.for_network()
         everybody, guard = np.arange(shard.total), None
+        fresh = pictures.backbone.origin == "random" and settings.centre
         if settings.network_epochs and settings.keep_better:
             guard = Guard(pictures, layer, mean, scale, settings, seed, shard.processes)
             guard.begin(
-                again.labels, given=isinstance(S, LabelGroups), by_features=start is not None
+                again.labels,
+                given=isinstance(S, LabelGroups),
+                by_features=start is not None,
+                fresh=fresh,
             )
         task.add_network(pictures, depth, where, guard)
         if settings.refresh_labels:
@@ -128,6 +132,7 @@ def train_head(
             mean,
             scale,
             normalize=settings.normalize,
+            fresh=fresh,
             steps=task.settings.epochs * shard.total // settings.batch_size,
             shard=shard,
             trained=None if guard is None else guard.held.trained,
@@ -144,6 +149,11 @@ def train_head(
                 now = network_features(pictures, everybody, where) if is_main else features
                 weight, bias, tried = again.refit(now)
                 return weight, bias, history + tried[-1:]
+            if fresh:
+                now = network_features(pictures, everybody[shard.rows], where)
+                phi = torch.from_numpy(now).to(where)
+                phi = normalize(phi, dim=1) if settings.normalize else phi
+                mean, scale = standardise(phi, True, shard.processes)
         else:
             freeze(pictures.backbone.cpu())
             if start is not None:

@@ -8,7 +8,8 @@ Two questions are asked about held-out pictures, and a sample of others that is 
   common ones among the first of both. That must grow, picture by picture, by more than chance.
 
 A network that fails in either is not kept. Labels that are given are trusted: there precision alone
-is asked for, and must grow.
+is asked for, and must grow. So it is where the network starts from random weights, whose neighbours
+may be stable and worth nothing.
 """
 
 import warnings
@@ -26,6 +27,7 @@ from ddh._core.errors import DDHWarning
 from ddh.neighbours import LabelGroups
 from ddh.train.distributed import Processes
 from ddh.train.features import Extractor, Pictures
+from ddh.train.network import standardise
 from ddh.train.settings import Settings
 
 Floats = NDArray[np.floating[Any]]
@@ -121,17 +123,18 @@ class Guard:
         *,
         given: bool,
         by_features: bool,
+        fresh: bool,
     ) -> None:
         """Judge what the training starts with, by labels that are `given` or were built."""
-        self.given, self.by_features = given, by_features
+        self.given, self.by_features, self.fresh = given or fresh, by_features, fresh
 
         def judge() -> list[list[float]]:
             self.members = self.held.members(labels())
             return self._judge()
 
         precision, stability = map(np.array, self.processes.run_on_main(judge))
-        self.bound = 0.0 if given else (1 - LOSS) * float(precision.mean())
-        self.start = self.best = precision if given else stability
+        self.bound = 0.0 if self.given else (1 - LOSS) * float(precision.mean())
+        self.start = self.best = precision if self.given else stability
 
     def _judge(self) -> list[list[float]]:
         """Precision and stability of each held-out picture with the weights as they are."""
@@ -151,7 +154,10 @@ class Guard:
             mean = values[: len(self.held.rows)].mean(axis=0) if self.settings.centre else 0.0
             return l2_normalize(values - mean)
         with torch.no_grad():
-            phi = (torch.from_numpy(values).to(self.mean) - self.mean) / self.scale
+            phi, mean, scale = torch.from_numpy(values).to(self.mean), self.mean, self.scale
+            if self.fresh:
+                mean, scale = standardise(phi[: len(self.held.rows)], True)
+            phi = (phi - mean) / scale
             parts = [self.layer(part) for part in phi.split(8192)]
         return np.asarray(torch.cat(parts).cpu().numpy())
 
@@ -172,7 +178,7 @@ class Guard:
         else:
             self.since += 1
         # random weights come from below: they need all the epochs that they are given
-        ended = self.since >= PATIENCE and self.pictures.backbone.origin != "random"
+        ended = self.since >= PATIENCE and not self.fresh
         found = {"precision": float(precision.mean()), "stability": float(stability.mean())}
         return found, ended
 

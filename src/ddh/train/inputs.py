@@ -16,6 +16,7 @@ from ddh.train.augmentation import augment
 from ddh.train.device import compiled, supports_bfloat16
 from ddh.train.distributed import SINGLE, Shard
 from ddh.train.features import Pictures
+from ddh.train.network import standardise
 
 Parts = list[NDArray[np.int64]]
 
@@ -58,7 +59,9 @@ class NetworkInputs(Inputs):
     """Augmented pictures through the backbone: the depths "last stage" and "network".
 
     Pictures are decoded in the first epoch and kept, in up to a quarter of the memory. Features are
-    scaled to unit length first if `normalize`, then standardised by `mean` and `scale`. With
+    scaled to unit length first if `normalize`, then standardised by `mean` and `scale`, or by those
+    of the batch where the network is `fresh`: the features of random weights are almost alike, and
+    when they learn, what they have in common moves further than what tells them apart. With
     `trained` only those rows are drawn. On a GPU, a network that trains for many `steps` is
     compiled.
     """
@@ -70,6 +73,7 @@ class NetworkInputs(Inputs):
         scale: Tensor,
         *,
         normalize: bool = False,
+        fresh: bool = False,
         steps: int = 0,
         shard: Shard | None = None,
         trained: NDArray[np.int64] | None = None,
@@ -79,7 +83,7 @@ class NetworkInputs(Inputs):
             pictures.source, pictures.backbone.preprocessing, memory_bytes() // CACHED_FRACTION
         )
         self.trained = np.arange(len(pictures.usable)) if trained is None else trained
-        self.mean, self.scale, self.normalize = mean, scale, normalize
+        self.mean, self.scale, self.normalize, self.fresh = mean, scale, normalize, fresh
         self.shard = shard or Shard(SINGLE, len(pictures.usable))
         self.forward = compiled(
             self.shard.processes.parallel(pictures.backbone), mean.device, steps
@@ -115,4 +119,7 @@ class NetworkInputs(Inputs):
                 features = self.forward(x).float()
             if self.normalize:
                 features = l2_normalize(features, dim=1)
-            yield rows, (features - self.mean) / self.scale
+            mean, scale = self.mean, self.scale
+            if self.fresh:
+                mean, scale = standardise(features, True, self.shard.processes)
+            yield rows, (features - mean) / scale

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ddh.backbones import Backbone
-from ddh.train.distributed import Shard
+from ddh.train.distributed import SINGLE, Processes
 from ddh.train.linear import initial_layer
 from ddh.train.settings import Depth
 
@@ -50,23 +50,24 @@ def end_training(backbone: Backbone) -> None:
     backbone.origin = f"trained from {backbone.origin}"
 
 
-def standardise(features: Tensor, centre: bool, shard: Shard) -> tuple[Tensor, Tensor]:
-    """(mean, scale) over all shards that give phi an average squared length of its dimension.
+def standardise(
+    features: Tensor, centre: bool, processes: Processes = SINGLE
+) -> tuple[Tensor, Tensor]:
+    """(mean, scale) over all processes that give phi an average squared length of its dimension.
 
     They put every backbone's features on one scale for the hashing layer and are folded into W and
     c after the training, so the model stays the one linear layer of Eq. 10.
     """
-    if shard.processes.is_single:
+    if processes.is_single:
         mean = features.mean(dim=0) if centre else torch.zeros_like(features[0])
         scale = (features - mean).square().mean().sqrt()
     else:
         values = features.double()
-        total = values.sum(dim=0)
-        shard.processes.all_reduce_(total)
-        mean = total / shard.total if centre else torch.zeros_like(total)
-        squares = (values - mean).square().sum()
-        shard.processes.all_reduce_(squares)
-        scale = (squares / (shard.total * features.shape[1])).sqrt()
+        count = processes.sums([len(values)], values.device)[0]
+        total = processes.sum_with_grad(values.sum(dim=0))
+        mean = total / count if centre else torch.zeros_like(total)
+        squares = processes.sum_with_grad((values - mean).square().sum())
+        scale = (squares / (count * features.shape[1])).sqrt()
     scale = torch.where(scale > 0, scale, torch.ones_like(scale))
     return mean.to(features.dtype), scale.to(features.dtype)
 
