@@ -126,15 +126,15 @@ class Guard:
         fresh: bool,
     ) -> None:
         """Judge what the training starts with, by labels that are `given` or were built."""
-        self.given, self.by_features, self.fresh = given or fresh, by_features, fresh
+        self.by_precision, self.by_features, self.fresh = given or fresh, by_features, fresh
 
         def judge() -> list[list[float]]:
             self.members = self.held.members(labels())
             return self._judge()
 
         precision, stability = map(np.array, self.processes.run_on_main(judge))
-        self.bound = 0.0 if self.given else (1 - LOSS) * float(precision.mean())
-        self.start = self.best = precision if self.given else stability
+        self.bound = 0.0 if self.by_precision else (1 - LOSS) * float(precision.mean())
+        self.start = self.best = precision if self.by_precision else stability
 
     def _judge(self) -> list[list[float]]:
         """Precision and stability of each held-out picture with the weights as they are."""
@@ -171,7 +171,7 @@ class Guard:
     def look(self) -> tuple[dict[str, float], bool]:
         """Mean precision and stability now, and whether the training should end."""
         precision, stability = map(np.array, self.processes.run_on_main(self._judge))
-        now = precision if self.given else stability
+        now = precision if self.by_precision else stability
         better = improves(self.start, now) and now.mean() > self.best.mean()
         if better and precision.mean() >= self.bound:
             self.best, self.since, self.kept = now, 0, self._weights()
