@@ -466,6 +466,7 @@ def test_a_changed_file_is_encoded_anew(place):
 def test_search_writes_a_contact_sheet(place, monkeypatch):
     opened = []
     monkeypatch.setattr("click.launch", opened.append)
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")  # there is a viewer
     sheet = place / "near.png"
     (place / "photos" / "animals" / "8.png").unlink()  # drawn as an empty tile
     run("search", "animals/1.png", "animals/2.png", "-i", place / "p.index", "--sheet", sheet)

@@ -2,7 +2,7 @@
 
 from functools import partial
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
@@ -15,10 +15,12 @@ from ddh.bench.presets import measure, table_rows
 from ddh.bench.results import Outcome, Store, Table
 from ddh.bench.retrieval import cifar10_images
 from ddh.evaluation.protocol import digest
-from ddh.train.settings import Depth
+
+if TYPE_CHECKING:
+    from ddh.train.settings import Depth
 
 VERSION = 1  # of the measurement: a new one invalidates stored results
-DEPTHS: dict[str, Depth] = {"head": "head", "last-stage": "last stage", "network": "network"}
+DEPTHS: dict[str, "Depth"] = {"head": "head", "last-stage": "last stage", "network": "network"}
 
 
 @click.command(short_help="Depths of training compared, from images to codes.")
