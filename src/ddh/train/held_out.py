@@ -178,7 +178,7 @@ class Guard:
         else:
             self.since += 1
         # random weights come from below: they need all the epochs that they are given
-        ended = self.since >= PATIENCE and not self.fresh
+        ended = self.since >= PATIENCE and self.pictures.backbone.origin != "random"
         found = {"precision": float(precision.mean()), "stability": float(stability.mean())}
         return found, ended
 
