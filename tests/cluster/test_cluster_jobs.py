@@ -53,23 +53,20 @@ class TwoNodes:
         self.other = self.ray.add_node(**NODE)
         self.address: str = self.ray.address
 
-    def kill_worker(self, *nodes: Any) -> None:
-        """The process of an encoder on one of the nodes."""
-        for node in nodes:
-            raylet = psutil.Process(node.all_processes["raylet"][0].process.pid)
-            for process in raylet.children(recursive=True):
-                if "".join(process.cmdline()).startswith("ray::MapWorker(MapBatches(Encoder))"):
-                    process.kill()
-                    return
-        raise AssertionError("no encoder runs there")
+    def worker_at_work(self, gate: "Gate", *nodes: Any) -> psutil.Process:
+        """An encoder on one of the nodes, in the middle of a batch."""
+        raylets = [psutil.Process(n.all_processes["raylet"][0].process.pid) for n in nodes]
+        wait_until(lambda: any(gate.held(raylet) for raylet in raylets))
+        return next(worker for raylet in raylets for worker in gate.held(raylet))
 
-    def kill_head_worker(self) -> None:
-        self.kill_worker(self.ray.head_node)
+    def kill_head_worker(self, gate: "Gate") -> None:
+        self.worker_at_work(gate, self.ray.head_node).kill()
 
-    def kill_a_worker(self) -> None:
-        self.kill_worker(self.ray.head_node, self.other)
+    def kill_a_worker(self, gate: "Gate") -> None:
+        self.worker_at_work(gate, self.ray.head_node, self.other).kill()
 
-    def kill_other_node(self) -> None:
+    def kill_other_node(self, gate: "Gate") -> None:
+        self.worker_at_work(gate, self.other)
         self.ray.remove_node(self.other, allow_graceful=False)
 
     def restore(self) -> None:
@@ -109,17 +106,48 @@ def new_index(location: str | Path, model: ModelFiles) -> str:
     return str(location)
 
 
-class Struck(IndexTarget):
-    """An index; when a certain batch is written something happens, in the middle of the job."""
+class Gate:
+    """Holds the workers whose pictures come at or after a key, until it is opened."""
 
-    def __init__(self, location: str, blows: dict[int, Callable[[], None]]):
+    def __init__(self, folder: Path, key: str):
+        self.folder, self.key = folder, key
+
+    def before(self, location: str, prefix: str = "") -> ImageLocation:
+        folder, key = self.folder, self.key
+
+        class Held(ImageLocation):  # a local class travels to the workers as it is
+            def open(self, files: Any) -> Any:
+                if files[-1].key >= key:
+                    (folder / str(os.getpid())).touch()
+                    while not (folder / "open").exists():
+                        time.sleep(0.02)
+                return super().open(files)
+
+        return Held(location, prefix)
+
+    def held(self, raylet: psutil.Process) -> list[psutil.Process]:
+        """The workers of a node that wait here."""
+        pids = {file.name for file in self.folder.iterdir()}
+        return [worker for worker in raylet.children(recursive=True) if str(worker.pid) in pids]
+
+    def open(self) -> None:
+        (self.folder / "open").touch()
+
+
+class Struck(IndexTarget):
+    """An index; while certain batches are written something happens to the workers."""
+
+    def __init__(self, location: str, gate: Gate, blows: dict[int, Callable[[Gate], None]]):
         super().__init__(ddh.index.open(location, create=False))
-        self.blows, self.finished = blows, 0
+        self.gate, self.blows, self.finished = gate, blows, 0
 
     def write(self, batch: Batch, outcome: Outcome) -> Written:
         written = super().write(batch, outcome)
         self.finished += 1
-        self.blows.get(self.finished, lambda: None)()
+        if blow := self.blows.pop(self.finished, None):
+            blow(self.gate)
+            if not self.blows:
+                self.gate.open()
         return written
 
 
@@ -134,12 +162,13 @@ def run(*arguments: Any) -> dict[str, Any]:
 
 
 def test_every_row_is_there_once_though_a_worker_and_a_node_die(
-    two_nodes, photos, model, expected, postgres
+    two_nodes, photos, model, expected, postgres, tmp_path
 ):
-    files = ModelFiles.read(model)
+    files, gate = ModelFiles.read(model), Gate(tmp_path, "light")
     blows = {4: two_nodes.kill_head_worker, 12: two_nodes.kill_other_node}
-    target = Struck(new_index(f"{postgres}#killed", files), blows)
-    report = encode_on_cluster(ImageLocation(str(photos)), files, target, job_on(two_nodes))
+    target = Struck(new_index(f"{postgres}#killed", files), gate, blows)
+    location = gate.before(str(photos))
+    report = encode_on_cluster(location, files, target, job_on(two_nodes))
     assert report.retried > 0
     assert report.rows == len(expected)
     assert not report.skipped
@@ -148,11 +177,13 @@ def test_every_row_is_there_once_though_a_worker_and_a_node_die(
     assert dict(rows) == expected
 
 
-def test_milvus_has_each_row_once_though_a_worker_dies(two_nodes, photos, model, expected, milvus):
-    files = ModelFiles.read(model)
-    target = Struck(new_index(f"{milvus}#killed", files), {4: two_nodes.kill_a_worker})
-    job = job_on(two_nodes, actors=1)
-    report = encode_on_cluster(ImageLocation(f"file://{photos}/dark", "dark"), files, target, job)
+def test_milvus_has_each_row_once_though_a_worker_dies(
+    two_nodes, photos, model, expected, milvus, tmp_path
+):
+    files, gate = ModelFiles.read(model), Gate(tmp_path, "dark/5")
+    target = Struck(new_index(f"{milvus}#killed", files), gate, {4: two_nodes.kill_a_worker})
+    location = gate.before(f"file://{photos}/dark", "dark")
+    report = encode_on_cluster(location, files, target, job_on(two_nodes, actors=1))
     assert report.retried > 0
     rows = rows_of(f"{milvus}#killed")
     assert len(rows) == report.rows == len(expected) // 2
