@@ -25,7 +25,7 @@ DEPTHS: dict[str, "Depth"] = {"head": "head", "last-stage": "last stage", "netwo
 
 @click.command(short_help="Depths of training compared, from images to codes.")
 @click.option("--depths", "names", default=",".join(DEPTHS), help="Separated by commas.")
-@shared_options("64")
+@shared_options("64", without=("features", "methods", "jobs"))
 def depths(names: str, **shared: Any) -> None:
     """Fit DDH at each depth on the training images of CIFAR-10; its test images are queries.
 

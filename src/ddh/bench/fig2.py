@@ -19,7 +19,7 @@ OVER = {"k1": "K1", "degree": "labels per image (mean)"}
 @click.command(short_help="Figure 2: precision of the pairwise labels.")
 @numbers_option("--k", "5,10,15,20,30,50,75,100", "Values of K1.")
 @numbers_option("--k2", "3,6,15", "Values of K2.")
-@shared_options()
+@shared_options(without=("methods", "jobs"))
 def fig2(k: tuple[int, ...], k2: tuple[int, ...], **shared: Any) -> None:
     """Precision of DDH's pairwise labels, measured against the true classes.
 

@@ -91,16 +91,16 @@ class BenchOptions:
 
     data: Path | None
     output: Path
-    features: Path | None
     backbone: str
     weights: str
     size: int | None
     device: str
     subset: int | None
     seeds: tuple[int, ...]
-    methods: str | None
     settings: Settings
     as_json: bool
+    features: Path | None = None
+    methods: str | None = None
     jobs: int = 1
     bits: tuple[int, ...] = ()
 
@@ -109,27 +109,33 @@ class BenchOptions:
         if self.data is None:
             raise InputError(
                 f"where is {what}? Give its folder with --data DIR (or the environment variable "
-                "DDH_DATA), or ready features with --features FILE"
+                "DDH_DATA), or ready features with --features FILE where there is that option"
             )
         return self.data
 
 
-def shared_options(bits: str = "", features: Decorator = features_option) -> Decorator:
+def shared_options(
+    bits: str = "", features: Decorator = features_option, without: tuple[str, ...] = ()
+) -> Decorator:
     """--bits (where it has a default), --data, --output, --features and so on."""
-    return compose(
-        *([numbers_option("--bits", bits, "Code lengths.")] if bits else []),
-        data_option,
-        output_option,
-        features,
-        click.option("--backbone", default="efficientnet-lite0"),
-        click.option("--weights", default="auto", help="auto, random or a file."),
-        click.option("--size", type=int, help="Input size of the network in pixels."),
-        device_option,
-        click.option("--subset", type=int, help="Quick run: use only this many training images."),
-        numbers_option("--seeds", "0,1,2", "Of stochastic methods."),
-        click.option("--methods", help="Only these rows, separated by commas."),
-        set_option,
-        click.option("--jobs", default=1, help="Measurements that run at the same time."),
-        json_option,
-        quiet_option,
-    )
+    options = {
+        "bits": numbers_option("--bits", bits, "Code lengths."),
+        "data": data_option,
+        "output": output_option,
+        "features": features,
+        "backbone": click.option("--backbone", default="efficientnet-lite0"),
+        "weights": click.option("--weights", default="auto", help="auto, random or a file."),
+        "size": click.option("--size", type=int, help="Input size of the network in pixels."),
+        "device": device_option,
+        "subset": click.option(
+            "--subset", type=int, help="Quick run: use only this many training images."
+        ),
+        "seeds": numbers_option("--seeds", "0,1,2", "Of stochastic methods."),
+        "methods": click.option("--methods", help="Only these rows, separated by commas."),
+        "settings": set_option,
+        "jobs": click.option("--jobs", default=1, help="Measurements that run at the same time."),
+        "json": json_option,
+        "quiet": quiet_option,
+    }
+    left_out = {*without} if bits else {*without, "bits"}
+    return compose(*(option for name, option in options.items() if name not in left_out))

@@ -56,7 +56,7 @@ OBJECTIVES = ("byol", "pseudo-codes")
 @click.option(
     "--moments", default=5, help="Points on the curve of BYOL; pseudo-codes have one per round."
 )
-@shared_options("16,32,64")
+@shared_options("16,32,64", without=("features",))
 def quality(
     minutes: float | None,
     epochs: int | None,

@@ -40,13 +40,14 @@ ROWS = (
     f"{', '.join(one.name for one in COLLECTIONS)}.  [default: all, or those of --features]",
 )
 @shared_options(
+    without=("jobs",),
     features=click.option(
         "--features",
         multiple=True,
         metavar="[SET=]FILE",
         help="Precomputed features of a set, or of your own images: an .npz file with features, "
         "labels and query (1 for query rows; a set brings its own split). May be repeated.",
-    )
+    ),
 )
 def recall(
     bytes: tuple[int, ...], sets: str | None, features: tuple[str, ...], **shared: Any
@@ -64,7 +65,7 @@ def recall(
     """
     from ddh.train.graphs import shared_graphs
 
-    options, store = BenchOptions(features=None, **shared), Store(shared["output"])
+    options, store = BenchOptions(**shared), Store(shared["output"])
     rows = select(ROWS, options.methods, "recall")
     left_out = "" if _has_faiss() else _leave_out_quantizers(rows)
     cells, floats = [], {}

@@ -264,7 +264,7 @@ NOTE = (
     metavar="EPOCHS",
     help="First adapt the network to the training images of each split, without labels.",
 )
-@shared_options("64,256")
+@shared_options("64,256", without=("jobs",))
 def table6(with_descriptors: bool, adapt: int | None, **shared: Any) -> None:
     """Recognition of 17 flower classes: linear SVMs on codes against chi-square SVMs.
 
