@@ -13,7 +13,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 import ddh
-from ddh.backbones import ResNet
+from ddh.backbones import ResNet, export_onnx
 from ddh.hashers import DDH
 from ddh.images import ImageFolder
 from ddh.train.features import extract
@@ -41,14 +41,15 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def model(tmp_path_factory: pytest.TempPathFactory, photos: Path) -> Path:
     """A narrow ResNet at 8 pixels that encodes a thousand pictures in about a second.
 
-    Its random features are much alike, so random hyperplanes through their mean are its hash
-    functions: hardly two pictures have the same code, and a mixed-up row is found out.
+    It is an ONNX file: workers need not import torch, which takes seconds. Its random features are
+    much alike, so random hyperplanes through their mean are its hash functions: hardly two pictures
+    have the same code, and a mixed-up row is found out.
     """
     torch.manual_seed(0)
     backbone = ResNet("resnet18", 8, tiny_stem=True, width=8).eval()
     features = extract(backbone, ImageFolder(photos / "dark" / "3"), device="cpu").values
     learned = DDH(BITS, epochs=1, k1=10, k2=5, device="cpu").fit(features)
-    learned._set_backbone(backbone)
+    learned._set_backbone(export_onnx(backbone, tmp_path_factory.mktemp("network") / "digits.onnx"))
     learned.hash_weight_ = np.random.default_rng(0).normal(size=(BITS, 64)).astype(np.float32)
     learned.hash_bias_ = -learned.hash_weight_ @ features.mean(axis=0)
     folder = tmp_path_factory.mktemp("model") / "digits.ddh"
