@@ -103,8 +103,25 @@ def test_where_the_ridge_costs_too_much_cosines_are_exact(clustered, monkeypatch
         lambda self, w, exact=False: start(self, w, exact=exact) * (w == 0 or exact),
     )
     _, _, history = fit_graded(features, graph, 64, seed=0)
-    assert [entry["weight"] for entry in history[:6]] == [0.0, *graded.WEIGHTS, graded.WEIGHTS[0]]
+    heaviest = graded.WEIGHTS[0]  # with the ridge, and then without
+    assert [entry["weight"] for entry in history[:3]] == [0.0, heaviest, heaviest]
     assert history[-1]["weight"] > 0
+
+
+def test_features_that_group_kinds_by_themselves_get_the_codes_of_itq():
+    rng = np.random.default_rng(0)
+    centres, kinds = 4 * rng.standard_normal((6, 24)), np.arange(1200) % 6
+    features = (centres[kinds] + rng.standard_normal((1200, 24))).astype(np.float32)
+    graph = pairwise_labels(l2_normalize(features), 10, 4, centre=True)
+    weight, bias, history = fit_graded(features, graph, 40, seed=0)
+    tried, itq = history[1:-1], history[0]
+    assert tried
+    assert all(entry["similar_found"] <= itq["similar_found"] for entry in tried)
+    assert history[-1] == itq
+    basis = Basis(features, normalize=True, centre=True)
+    start = Problem(basis, graph, 40, np.random.default_rng(0)).start(0.0)
+    expected = sgn(basis.rows @ start)
+    assert (sgn(l2_normalize(features) @ weight.T + bias) == expected).mean() > 0.999
 
 
 def test_a_step_follows_the_gradient_over_all_pairs(clustered, monkeypatch):
@@ -136,20 +153,24 @@ def test_a_step_follows_the_gradient_over_all_pairs(clustered, monkeypatch):
     assert objective(moved) < objective(start)
 
 
-def test_kept_neighbours_equal_the_brute_force_count(clustered, rng):
+def test_what_codes_find_equals_the_brute_force_count(clustered, rng):
     features, _ = clustered
     basis = Basis(features, normalize=True, centre=True)
-    sample = Sample(features, basis.rows, rng)
+    graph = pairwise_labels(l2_normalize(features), 10, 4, centre=True)
+    sample = Sample(features, basis.rows, graph, rng)
     layer = rng.standard_normal((basis.rows.shape[1], 16)).astype(np.float32)
     unit, codes = l2_normalize(features), sgn(basis.rows @ layer).astype(int)
-    shares = []
+    degree, (kept, similar) = -(-graph.nnz // len(features)), ([], [])
     for i in range(len(features)):
         others = np.delete(np.arange(len(features)), i)
         near = others[np.argsort(-(unit[others] @ unit[i]), kind="stable")[:10]]
         distances = (16 - codes[others] @ codes[i]) // 2
         first = others[np.lexsort((others, distances))[:100]]
-        shares.append(np.isin(near, first).mean())
-    assert sample.kept_neighbours(layer) == pytest.approx(np.mean(shares), abs=0.01)
+        kept.append(np.isin(near, first).mean())
+        similar.append(graph[[i]].toarray()[0, first[:degree]].sum() / (degree + 1))
+    found = sample.find(layer)
+    assert found.kept_neighbours == pytest.approx(np.mean(kept), abs=0.01)
+    assert found.similar_found == pytest.approx(np.mean(similar), abs=0.01)
 
 
 def test_codes_keep_neighbours_almost_as_itq_does_and_group_kinds_better(clustered):

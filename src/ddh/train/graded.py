@@ -24,13 +24,15 @@ paper's own objective (J1 with binary labels, and the quantisation) moves on tow
 (centred Z), a step costs d x d x L whatever N is, and only the quantisation needs rows.
 
 How far to go is decided by the collection itself: codes must keep the nearest neighbours of the
-features almost as well as ITQ's do (`kept_neighbours`). No class label is needed for that. Short
-codes (up to SHORT bits) cannot keep them anyway, and are trained to the end.
+features almost as well as ITQ's do (`kept_neighbours`), and must find more of S than ITQ's do
+(`similar_found`): features that group the kinds by themselves gain nothing from S, and their codes
+are ITQ's. No class label is needed for that. Short codes (up to SHORT bits) cannot keep the
+neighbours anyway, and are trained to the end.
 """
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,32 +87,34 @@ def fit_graded(
 ) -> tuple[Floats, Floats, list[dict[str, Any]]]:
     """(weight, bias, history) of the layer z = weight phi + bias on features phi.
 
-    `history` says what was tried and which share of the neighbours it keeps; its last entry is what
-    was chosen. Memory: beside the features, 4 bytes x N x DIMENSIONS and a few arrays of
-    DIMENSIONS x DIMENSIONS.
+    `history` says what was tried and what its codes find of a sample's neighbours and of S; its
+    last entry is what was chosen. Memory: beside the features, 4 bytes x N x DIMENSIONS and a few
+    arrays of DIMENSIONS x DIMENSIONS.
     """
     rng = np.random.default_rng(seed)
     basis = Basis(features, normalize=normalize, centre=centre)
     problem = Problem(basis, graph, bits, rng)
-    sample = Sample(features, basis.rows, rng) if bits > SHORT else None
+    sample = Sample(features, basis.rows, graph, rng) if bits > SHORT else None
     history: list[dict[str, Any]] = []
     with bar("Fitting codes", total=1 + len(WEIGHTS) + len(LOOKS)) as progress:
 
-        def look(layer: Floats, weight: float, step: int = 0) -> float | None:
-            kept = None if sample is None else sample.kept_neighbours(layer)
-            history.append({"weight": weight, "step": step, "kept_neighbours": kept})
+        def look(layer: Floats, weight: float, step: int = 0) -> Found:
+            found = Found() if sample is None else sample.find(layer)
+            history.append({"weight": weight, "step": step, **found._asdict()})
             progress.update()
-            return kept
+            return found
 
         best = problem.start(0.0)
-        bound = (look(best, 0.0) or 0.0) - ALLOWED_LOSS[int(bits >= LONG)]
+        bound = look(best, 0.0).less(ALLOWED_LOSS[int(bits >= LONG)])
         chosen = history[0]
         for exact in (False, True):
             too_much = None
             for weight in WEIGHTS:
                 layer = problem.start(weight, exact=exact)
-                kept = look(layer, weight)
-                if kept is None or kept >= bound:
+                found = look(layer, weight)
+                if not found.finds_more_similar(bound):  # nor would a smaller weight
+                    break
+                if found.keeps_neighbours(bound):
                     best, chosen = layer, history[-1]
                     break
                 too_much = weight
@@ -120,15 +124,14 @@ def fit_graded(
             for _ in range(2):
                 weight = float(np.sqrt(too_much * chosen["weight"]))
                 layer = problem.start(weight, exact=exact)
-                if (look(layer, weight) or 0.0) >= bound:
+                if look(layer, weight).keeps_neighbours(bound):
                     best, chosen = layer, history[-1]
                 else:
                     too_much = weight
         steps = problem.descend(best, rng) if chosen["weight"] == WEIGHTS[0] else ()
         with threadpool_limits(1, "blas"):  # of small products, threads would wait for each other
             for step, layer in steps:
-                kept = look(layer, WEIGHTS[0], step)
-                if kept is not None and kept < bound:
+                if not look(layer, WEIGHTS[0], step).keeps_neighbours(bound):
                     break
                 best, chosen = layer, history[-1]
     weights = basis.components @ best
@@ -235,24 +238,55 @@ class Problem:
                 yield step, layer
 
 
+class Found(NamedTuple):
+    """What the codes of a sample find; None: not counted."""
+
+    kept_neighbours: float | None = None  # share of the NEAREST by cosine, among the FIRST
+    similar_found: float | None = None  # share of S_i among the first, as many as it has itself
+
+    def less(self, loss: float) -> "Found":
+        """The least that others must find, where they may lose this share of the neighbours."""
+        kept = self.kept_neighbours
+        return self if kept is None else self._replace(kept_neighbours=kept - loss)
+
+    def keeps_neighbours(self, bound: "Found") -> bool:
+        """Whether enough of the nearest are found."""
+        return (self.kept_neighbours or 0.0) >= (bound.kept_neighbours or 0.0)
+
+    def finds_more_similar(self, bound: "Found") -> bool:
+        """Whether S is of use: always where nothing was counted."""
+        return self.similar_found is None or self.similar_found > (bound.similar_found or 0.0)
+
+
 class Sample:
     """Some images, whose nearest neighbours among all must be found again by the codes."""
 
     QUERIES, NEAREST, FIRST = 1000, 10, 100
     COSINES = 10**8  # computed at most, or those of a fifth of the queries
 
-    def __init__(self, features: NDArray[Any], rows: Floats, rng: np.random.Generator) -> None:
+    def __init__(
+        self,
+        features: NDArray[Any],
+        rows: Floats,
+        graph: sparse.csr_array,
+        rng: np.random.Generator,
+    ) -> None:
         self.rows, N = rows, len(features)
         count = min(self.QUERIES, max(self.QUERIES // 5, self.COSINES // N))
         self.queries = np.sort(rng.permutation(N)[:count])
         count = min(self.NEAREST, N - 1)
         self.nearest = exact_rows(cosine_space(features), self.queries.astype(np.int32), count)
+        pairs = graph[self.queries].tocoo()
+        self.similar = pairs.row.astype(np.int64) * N + pairs.col  # a number for each pair of S
+        self.degree = min(self.FIRST, -(-pairs.nnz // len(self.queries)))
 
-    def kept_neighbours(self, layer: Floats) -> float:
-        """Share of the NEAREST by cosine that are among the FIRST by Hamming distance."""
+    def find(self, layer: Floats) -> Found:
+        """Encode all images and search for those of the sample."""
         codes = np.concatenate(
             [pack(sgn(self.rows[part] @ layer)) for part in spans(len(self.rows), BLOCK)]
         )
-        first = min(self.FIRST + 1, len(codes))  # the image itself is one of them
-        found = search(codes[self.queries], codes, first).indices
-        return float((self.nearest[:, :, None] == found[:, None, :]).any(axis=2).mean())
+        count = min(self.FIRST + 1, len(codes))  # the image itself is one of them
+        found = search(codes[self.queries], codes, count).indices
+        kept = (self.nearest[:, :, None] == found[:, None, :]).any(axis=2)
+        first = found[:, : self.degree + 1] + np.arange(len(found))[:, None] * len(codes)
+        return Found(float(kept.mean()), float(np.isin(first, self.similar).mean()))
