@@ -25,7 +25,7 @@ from ddh.bench.retrieval import (
     training_set,
     used_rows,
 )
-from ddh.bench.tables import TABLE2, TABLE3, TABLE6, TABLES
+from ddh.bench.tables import TABLE2, TABLE3, TABLE6, TABLES, select
 from ddh.cli import cli
 from ddh.evaluation import RetrievalSplit, mean_average_precision, split_by_name
 from ddh.hashers import create
@@ -572,6 +572,18 @@ def test_missing_data_and_unknown_rows_are_named(digits, tmp_path, monkeypatch):
         run("bench", "table2", "-o", tmp_path)
     with pytest.raises(InputError, match="table2 has no row foo"):
         run("bench", "table2", "--features", digits, "-o", tmp_path, "--methods", "foo")
+
+
+@pytest.mark.parametrize(
+    ("names", "labels"),
+    [
+        ("DeepBit, release", ["DeepBit, release"]),
+        ("itq,DDH, graded labels , LSH", ["LSH", "PCA-ITQ", "DDH, graded labels"]),
+        ("DDH", ["DDH, graded labels", "DDH"]),
+    ],
+)
+def test_rows_are_selected_by_label_or_method(names, labels):
+    assert [row.label for row in select(TABLE2.rows, names, "table2")] == labels
 
 
 def test_commands_are_told_without_folders(monkeypatch):

@@ -62,10 +62,13 @@ def select(rows: Sequence[Any], names: str | None, table: str) -> list[Any]:
     known = [{row.label.lower(), row.method.lower()} for row in rows]
     if names is None:
         return list(rows)
-    wanted = {name.strip().lower() for name in names.split(",")}
+    text = names.lower()
+    for label in (row.label.lower() for row in rows):  # some have a comma themselves
+        text = text.replace(label, label.replace(",", "\0"))
+    wanted = {name.strip().replace("\0", ",") for name in text.split(",")}
     if unknown := wanted.difference(*known):
-        choices = ", ".join(row.label for row in rows)
-        raise InputError(f"{table} has no row {', '.join(sorted(unknown))}: {choices}")
+        choices = "; ".join(row.label for row in rows)
+        raise InputError(f"{table} has no row {', '.join(sorted(unknown))}; its rows: {choices}")
     return [row for row, own in zip(rows, known, strict=True) if own & wanted]
 
 
