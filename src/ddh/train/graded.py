@@ -242,7 +242,7 @@ class Found(NamedTuple):
     """What the codes of a sample find; None: not counted."""
 
     kept_neighbours: float | None = None  # share of the NEAREST by cosine, among the FIRST
-    similar_found: float | None = None  # share of S_i among the first, as many as it has itself
+    similar_found: float | None = None  # share of S_i's members among the first `degree`
 
     def less(self, loss: float) -> "Found":
         """The least that others must find, where they may lose this share of the neighbours."""
@@ -278,7 +278,7 @@ class Sample:
         self.nearest = exact_rows(cosine_space(features), self.queries.astype(np.int32), count)
         pairs = graph[self.queries].tocoo()
         self.similar = pairs.row.astype(np.int64) * N + pairs.col  # a number for each pair of S
-        self.degree = min(self.FIRST, -(-pairs.nnz // len(self.queries)))
+        self.degree = min(self.FIRST, -(-pairs.nnz // len(self.queries)))  # mean, rounded up
 
     def find(self, layer: Floats) -> Found:
         """Encode all images and search for those of the sample."""
