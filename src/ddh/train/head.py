@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ddh._core.arrays import l2_normalize
 from ddh._core.errors import InputError
 from ddh._core.lazy import needs_torch
 from ddh.neighbours import LabelGroups, label_groups
@@ -21,7 +22,7 @@ from ddh.train.features import Pictures
 from ddh.train.graded import fit_graded, suits
 from ddh.train.graphs import Labelling, neighbourhood_graph, read_graph
 from ddh.train.identity import RunIdentity
-from ddh.train.linear import Similar, fit_linear, trains
+from ddh.train.linear import Layer, Similar, fit_linear, trains
 from ddh.train.settings import Depth, Settings
 
 LEAST_IMAGES = 3
@@ -80,68 +81,79 @@ def fit_head(
             saved = of_labels.path(folder, "graph", ".npz")
         source = features if label_features is None else label_features
         S, label_statistics = neighbourhood_graph(source, labelling, saved=saved, resume=resume)
-    start: HashingHead | None = None
-    if (
-        settings.targets == "graded"
-        and not isinstance(S, LabelGroups)
-        and suits(len(features), features.shape[1], bits)
-    ):
-        start = _graded_head(features, S, saved, bits, settings, seed, label_statistics)
-        if depth == "head":
-            return start
     told: dict[str, Any] = {"bits": bits, "depth": depth, "settings": settings.to_dict()}
     if identity is not None:
         told["data"] = identity.digest
     checkpoints: dict[str, Any] = {"folder": folder, "resume": resume, "identity": told}
-    alone = where == "cpu" and shard.processes.is_single
-    if depth == "head" and alone and trains(settings, S):
-        layer = fit_linear(features, S, bits, settings, seed=seed, **checkpoints)
-    else:
+
+    def graded_layer(values: NDArray[np.floating]) -> Layer:
+        assert not isinstance(S, LabelGroups)
+        return _graded_layer(values, S, saved, bits, settings, seed)
+
+    def trained_layer(values: NDArray[np.floating], **kept: Any) -> Layer:
+        if where == "cpu" and shard.processes.is_single and trains(settings, S):
+            return fit_linear(values, S, bits, settings, seed=seed, **kept)
         with needs_torch("training with these settings"):
-            from ddh.train.head_training import Relabelling, train_head
+            from ddh.train.head_training import train_head
+        return train_head(values, S, bits, settings, seed=seed, device=device, **kept)
 
-        def refit(now: NDArray[np.floating]) -> tuple[Any, ...]:
-            assert not isinstance(S, LabelGroups)
-            head = _graded_head(now, S, saved, bits, settings, seed, label_statistics)
-            return head.weight, head.bias, head.history
+    graded = (
+        settings.targets == "graded"
+        and not isinstance(S, LabelGroups)
+        and suits(len(features), features.shape[1], bits)
+    )
+    if depth == "head":
+        layer = graded_layer(features) if graded else trained_layer(features, **checkpoints)
+        return HashingHead(*layer, label_statistics)
+    with needs_torch(f"the depth {depth!r}"):
+        from ddh.train.head_training import Relabelling, train_head
 
-        def rebuild(now: NDArray[np.floating]) -> sparse.csr_array:
-            if labels is not None or label_features is not None or not shard.processes.is_single:
-                raise InputError(
-                    "refresh_labels builds S from the network's own features, in one process: it "
-                    "takes no y and no other network for the labels"
-                )
-            return labelling.build(now)[0]
+    def rebuild(now: NDArray[np.floating]) -> sparse.csr_array:
+        if labels is not None or label_features is not None or not shard.processes.is_single:
+            raise InputError(
+                "refresh_labels builds S from the network's own features, in one process: it "
+                "takes no y and no other network for the labels"
+            )
+        return labelling.build(now)[0]
 
-        whole = saved is None or labels is not None or shard.processes.is_single
-        layer = train_head(
-            features,
-            S,
-            bits,
-            settings,
-            seed=seed,
-            device=device,
-            pictures=pictures,
-            depth=depth,
-            start=None if start is None else (start.weight, start.bias, start.history),
-            again=Relabelling(
-                lambda: S if whole or saved is None else read_graph(saved), rebuild, refit
-            ),
-            **checkpoints,
-        )
+    def label_outputs() -> NDArray[np.float32] | None:
+        if label_features is None or labels is not None:
+            return None
+        weight, bias, _ = trained_layer(label_features)
+        values = np.asarray(label_features[shard.rows], np.float32)
+        return (l2_normalize(values) if settings.normalize else values) @ weight.T + bias
+
+    whole = saved is None or labels is not None or shard.processes.is_single
+    layer = train_head(
+        features,
+        S,
+        bits,
+        settings,
+        seed=seed,
+        device=device,
+        pictures=pictures,
+        depth=depth,
+        start=graded_layer(features) if graded else None,
+        again=Relabelling(
+            lambda: S if whole or saved is None else read_graph(saved),
+            rebuild,
+            graded_layer if graded else trained_layer,
+            label_outputs,
+        ),
+        **checkpoints,
+    )
     return HashingHead(*layer, label_statistics)
 
 
-def _graded_head(
+def _graded_layer(
     features: NDArray[np.floating],
     graph: sparse.csr_array,
     saved: Path | None,
     bits: int,
     settings: Settings,
     seed: int,
-    label_statistics: dict[str, Any],
-) -> HashingHead:
-    """The head from graded labels; of several processes, the main one fits it."""
+) -> Layer:
+    """The layer from graded labels; of several processes, the main one fits it."""
     processes = current()
 
     def fit() -> list[Any]:
@@ -151,5 +163,4 @@ def _graded_head(
         return [weight.tolist(), bias.tolist(), history]
 
     weight, bias, history = processes.run_on_main(fit)
-    arrays = np.asarray(weight, np.float32), np.asarray(bias, np.float32)
-    return HashingHead(*arrays, history, label_statistics)
+    return np.asarray(weight, np.float32), np.asarray(bias, np.float32), history

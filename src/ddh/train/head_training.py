@@ -12,6 +12,7 @@ from scipy import sparse
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from ddh._core.arrays import sgn
 from ddh.neighbours import LabelGroups
 from ddh.objective import (
     GraphPositives,
@@ -43,11 +44,13 @@ STEP_SIZE, LEAST_SIZE = 10.0, 1e-3
 
 
 class Relabelling(NamedTuple):
-    """S of all images, S of other features of them, and the layer of graded labels on such."""
+    """S of all images; S of other features of them, and the layer by itself on such; and what such
+    a layer gives for the features that S is from, if another network has made these."""
 
     labels: Callable[[], Similar]
     rebuild: Callable[[NDArray[np.floating]], sparse.csr_array]
     refit: Callable[[NDArray[np.floating]], Layer]
+    label_outputs: Callable[[], NDArray[np.float32] | None]
 
 
 def train_head(
@@ -58,18 +61,18 @@ def train_head(
     *,
     seed: int,
     device: str,
-    pictures: Pictures | None,
-    depth: Depth,
-    start: Layer | None,
-    again: "Relabelling",
-    folder: Path | None,
-    resume: bool,
-    identity: dict[str, Any],
+    pictures: Pictures | None = None,
+    depth: Depth = "head",
+    start: Layer | None = None,
+    again: Relabelling | None = None,
+    folder: Path | None = None,
+    resume: bool = False,
+    identity: dict[str, Any] | None = None,
 ) -> Layer:
     """(weight, bias, history) of the layer on raw features; the backbone is trained in place.
 
     `start` is a layer to begin with, which needs no training by itself; after the training of a
-    network, such a layer is fitted `again`.
+    network, such a layer is fitted `again`, and so is any on a network from random weights.
     """
     where, shard = choose(device), Shard(current(), len(features))
     one = shard.processes.is_single
@@ -101,7 +104,7 @@ def train_head(
             seed=seed,
             device=where,
             checkpoint=None if folder is None else folder / file,
-            identity=identity | {"settings": chosen.to_dict()},
+            identity={**(identity or {}), "settings": chosen.to_dict()},
             processes=shard.processes,
             checkpoint_midway=not (second and settings.refresh_labels),
         )
@@ -112,10 +115,12 @@ def train_head(
         history = trainer(FeatureInputs(phi, shard), file).run(resume)
     if depth != "head":
         assert pictures is not None
-        if settings.network_epochs:
-            task.settings = settings.for_network()
+        assert again is not None
         everybody, guard = np.arange(shard.total), None
         fresh = pictures.backbone.origin == "random" and settings.centre
+        anew = fresh and settings.network_epochs > 0
+        if settings.network_epochs:
+            task.settings = settings.for_network(fresh)
         if settings.network_epochs and settings.keep_better:
             guard = Guard(pictures, layer, mean, scale, settings, seed, shard.processes)
             guard.begin(
@@ -125,6 +130,9 @@ def train_head(
                 fresh=fresh,
             )
         task.add_network(pictures, depth, where, guard)
+        if anew:
+            layer.load_state_dict(HashingLayer(phi.shape[1], bits, seed).state_dict())
+            task.learn_from(again.label_outputs())
         if settings.refresh_labels:
             task.new_labels = lambda: again.rebuild(network_features(pictures, everybody, where))
         inputs = NetworkInputs(
@@ -133,7 +141,7 @@ def train_head(
             scale,
             normalize=settings.normalize,
             fresh=fresh,
-            steps=task.settings.epochs * shard.total // settings.batch_size,
+            steps=task.settings.epochs * shard.total // task.settings.batch_size,
             shard=shard,
             trained=None if guard is None else guard.held.trained,
         )
@@ -143,10 +151,11 @@ def train_head(
         ]
         if guard is None or guard.end(depth):
             end_training(pictures.backbone)
-            if guard is not None and start is not None:
-                # the layer of depth "head", on the features of the trained network
-                is_main = shard.processes.is_main
-                now = network_features(pictures, everybody, where) if is_main else features
+            if anew or (guard is not None and start is not None):
+                # the layer of depth "head", on the features of the trained network; with graded
+                # labels the main process fits it
+                mine = start is None or shard.processes.is_main
+                now = network_features(pictures, everybody, where) if mine else features
                 weight, bias, tried = again.refit(now)
                 return weight, bias, history + tried[-1:]
             if fresh:
@@ -173,21 +182,33 @@ class HashingTask(TrainingTask):
         settings: Settings,
         shard: Shard,
     ) -> None:
-        self.layer, self.positives = layer, positives
+        self.layer, self.positives, self.shard = layer, positives, shard
+        self.settings, self.processes = settings, shard.processes
         with torch.no_grad():
             outputs = torch.cat([layer(part) for part in features.split(8192)])
-        groups = len(positives.sizes) if isinstance(positives, GroupPositives) else None
-        stored = outputs, positives.group_of
-        options: dict[str, Any] = {"group_grams": settings.alpha != 1, "group_count": groups}
-        one = shard.processes.is_single
-        self.memory = (
-            PairMemory(*stored, **options) if one else ShardedMemory(shard, *stored, **options)
-        )
-        self.settings, self.processes = settings, shard.processes
+        self.memory, self.memory_is_fixed = self._memory(outputs), False
         self.network: nn.Module | None = None
         self.guard: Guard | None = None
         self.new_labels: Callable[[], sparse.csr_array] | None = None
         self.hash = shard.processes.parallel(layer)
+
+    def _memory(self, outputs: Tensor) -> PairMemory:
+        positives, one = self.positives, self.processes.is_single
+        groups = len(positives.sizes) if isinstance(positives, GroupPositives) else None
+        stored = outputs, positives.group_of
+        options: dict[str, Any] = {"group_grams": self.settings.alpha != 1, "group_count": groups}
+        return (
+            PairMemory(*stored, **options) if one else ShardedMemory(self.shard, *stored, **options)
+        )
+
+    def learn_from(self, outputs: NDArray[np.float32] | None) -> None:
+        """Take the codes of these outputs for u_j throughout, if there are some.
+
+        The outputs of a network from random weights say nothing about the images yet.
+        """
+        if outputs is not None:
+            codes = torch.from_numpy(sgn(outputs, np.float32)).to(self.memory.outputs)
+            self.memory, self.memory_is_fixed = self._memory(codes), True
 
     def add_network(
         self, pictures: Pictures, depth: Depth, device: torch.device, guard: Guard | None = None
@@ -222,7 +243,8 @@ class HashingTask(TrainingTask):
         settings, N, processes = self.settings, len(self.memory), self.processes
         z = self.hash(batch)
         b = int(processes.sums([len(rows)], z.device)[0])
-        self.memory.update(rows, z)
+        if not self.memory_is_fixed:
+            self.memory.update(rows, z)
         if settings.pairs == "all":
             pairs, others = all_pairs(z, rows, self.positives, self.memory, settings.alpha), N
         else:

@@ -14,6 +14,7 @@ DEPTHS: tuple[Depth, ...] = ("head", "last stage", "network")
 
 FULL_BATCH = 1024  # which the rates of a network are for
 WARM_UP = 0.1  # of the training of a network
+FRESH_BATCH, FRESH_RATE = 128, 7.0  # of a network from random weights; the factor of its rate
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Settings:
         cosine wave ("adam").
     backbone_lr_scale : float
         Learning rate of the backbone relative to that of the hashing layer (depths beyond
-        "head").
+        "head"); with `network_epochs`, random weights have seven times that.
     momentum : float
         Momentum of "sgd".
     weight_decay : float
@@ -136,14 +137,20 @@ class Settings:
             return first * (last / first) ** progress
         return last + (first - last) * (1 + math.cos(math.pi * progress)) / 2
 
-    def for_network(self) -> "Settings":
+    def for_network(self, fresh: bool = False) -> "Settings":
         """Settings of the joint training that follows that of the hashing layer.
 
-        Rates are those of a batch of 1,024, and fall with smaller batches.
+        Rates are those of a batch of 1,024, and fall with smaller batches. A `fresh` network, from
+        random weights, takes more and larger steps, and no part in the quantisation: that would
+        hold on to the signs that it happens to begin with.
         """
-        scale = self.backbone_lr_scale * min(1.0, self.batch_size / FULL_BATCH)
+        batch_size = min(self.batch_size, FRESH_BATCH) if fresh else self.batch_size
+        scale = self.backbone_lr_scale
+        scale *= FRESH_RATE if fresh else min(1.0, batch_size / FULL_BATCH)
         return replace(
             self,
+            lambda1=0.0 if fresh else self.lambda1,
+            batch_size=batch_size,
             epochs=self.network_epochs,
             learning_rate=self.learning_rate * scale,
             final_learning_rate=self.final_learning_rate * scale,
