@@ -57,6 +57,32 @@ def test_the_layer_is_that_of_the_trained_features(pictures):
     np.testing.assert_allclose(head.bias, alone.bias, rtol=1e-4, atol=1e-4)
 
 
+def test_the_layer_fits_the_features_of_a_network_that_it_was_trained_with(pictures):
+    """network_epochs=0: both learn from the start, and the layer is not fitted again."""
+    labels = np.random.default_rng(1).standard_normal((IMAGES, 4)).astype(np.float32)
+    found = extract(pictures.backbone, pictures.source, device="cpu").values
+    # steps that move what all features have in common further than their differences
+    chosen = {"k1": 6, "k2": 3, "targets": "binary", "batch_size": 30, "epochs": 3}
+    chosen |= {"learning_rate": 2.0, "final_learning_rate": 0.02, "network_epochs": 0}
+    head = fit_head(
+        found,
+        16,
+        settings("fast", **chosen, backbone_lr_scale=0.001),
+        seed=0,
+        device="cpu",
+        label_features=labels,
+        pictures=pictures,
+        depth="network",
+    )
+    assert pictures.backbone.origin == "trained from random"
+    now = extract(pictures.backbone, pictures.source, device="cpu").values
+    before, after = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (found, now))
+    drift, spread = after.mean(axis=0) - before.mean(axis=0), before.std(axis=0)
+    assert np.linalg.norm(drift) > np.linalg.norm(spread)
+    outputs = after @ head.weight.T + head.bias
+    assert np.abs(outputs.mean(axis=0)).mean() < np.abs(outputs).mean() / 2
+
+
 def test_the_others_have_the_codes_of_the_label_network():
     """J1 of a batch against codes that do not change, and no quantisation, by brute force."""
     rng = np.random.default_rng(2)
