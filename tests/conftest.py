@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -48,6 +49,10 @@ os.environ |= {
     "RAY_gcs_server_port_wait_time_s": "120",
     "RAY_worker_niceness": "0",  # 15 by default: workers would wait for all other tests
 }
+
+# A shell has its background jobs ignore Ctrl-C, and so would the commands that tests start there.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -108,6 +108,54 @@ def test_a_killed_job_is_lost():
     assert jobs.read_jobs()[0]["state"] == "lost"
 
 
+def test_a_job_in_the_background_of_a_script_is_stopped():
+    script = (
+        "import signal, time\nfrom ddh._core import jobs\n"
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"  # as a shell has it after `&`
+        "with jobs.job('index', 'x'):\n  print('up', flush=True)\n  time.sleep(300)"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout.readline() == b"up\n"
+            assert jobs.stop_job(jobs.read_jobs()[0]["id"])
+            process.wait(60)
+        finally:
+            process.kill()
+    assert jobs.read_jobs()[0]["state"] == "stopped"
+
+
+@pytest.fixture
+def sigterm():
+    """As it is in a new process: Ray, in another test, leaves a handler behind."""
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("sigterm")
+def test_sigterm_is_ctrl_c_while_a_job_runs():
+    with jobs.job("fit", "outer"):
+        with jobs.job("fit", "inner"):
+            assert signal.getsignal(signal.SIGTERM) == signal.default_int_handler
+        assert signal.getsignal(signal.SIGTERM) == signal.default_int_handler
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+@pytest.mark.usefixtures("sigterm")
+def test_sigterm_is_ctrl_c_where_ray_handles_it():
+    with pytest.raises(KeyboardInterrupt), jobs.job("encode", "x"):
+        sys.exit(signal.SIGTERM)  # as its handler does, which replaces ours in ray.init
+    assert jobs.read_jobs()[0]["state"] == "stopped"
+
+
+@pytest.mark.usefixtures("sigterm")
+def test_another_handler_of_sigterm_is_left_alone():
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    with jobs.job("fit", "x"):
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
+
+
 def test_another_process_with_the_same_number_is_not_the_job(state):
     with jobs.job("fit", "x"):
         (path,) = (state / "jobs").glob("*.json")

@@ -326,8 +326,7 @@ def test_a_folder_is_chosen_and_what_fails_is_said(open_page, desk, photos):
 
 
 RUNNING = """
-import ddh._core.jobs, signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)  # even in the background
+import ddh._core.jobs, sys
 with ddh._core.jobs.job("index add", "Holidays in Portugal") as job:
     stage = ddh._core.jobs.stage("Encoding", 100, "picture")
     for line in sys.stdin:

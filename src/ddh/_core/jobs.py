@@ -11,6 +11,7 @@ import os
 import platform
 import secrets
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -123,7 +124,12 @@ class Job:
             "seconds_left": stage.seconds_left() if self.state == "running" else None,
             "message": self.message or stage.label,
             "curves": [curve.record(name) for name, curve in self.curves.items()],
-            "process": {"host": platform.node(), "pid": self._pid, "born": _birth(self._pid)},
+            "process": {
+                "host": platform.node(),
+                "pid": self._pid,
+                "born": _birth(self._pid),
+                "ignores_sigint": signal.getsignal(signal.SIGINT) == signal.SIG_IGN,
+            },
         }
 
 
@@ -139,9 +145,10 @@ def job(kind: str, title: str) -> Iterator[Job]:
     for path in _files()[:-MAX_RECORDS]:
         with suppress(OSError):
             path.unlink()
-    mine.write(now=True)
     try:
-        yield mine
+        with _terminated_like_interrupted():
+            mine.write(now=True)
+            yield mine
     except BaseException as error:
         stopped = isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort"
         mine.state, mine.message = ("stopped", "") if stopped else ("failed", str(error)[:500])
@@ -151,6 +158,24 @@ def job(kind: str, title: str) -> Iterator[Job]:
     finally:
         mine.write(now=True)
         _current = outer
+
+
+@contextmanager
+def _terminated_like_interrupted() -> Iterator[None]:
+    """Have SIGTERM raise KeyboardInterrupt, where nothing else handles it."""
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if not in_main_thread or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    except SystemExit as end:
+        if end.code == signal.SIGTERM:  # Ray has put its own handler in the place of ours
+            raise KeyboardInterrupt from end
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def recorded(kind: str, title: str) -> Callable[[Command], Command]:
@@ -193,7 +218,10 @@ def read_jobs() -> list[Record]:
 
 
 def stop_job(job_id: str) -> bool:
-    """Interrupt a running job of this machine, as Ctrl-C does; False where none is running."""
+    """Interrupt a running job of this machine; False where none is running.
+
+    As Ctrl-C does, but also in the background of a script, where that is ignored.
+    """
     path = _file(job_id)
     record = None if path is None else _read(path)
     if path is None or record is None or record["state"] != "running":
@@ -202,7 +230,8 @@ def stop_job(job_id: str) -> bool:
         process = json.loads(path.read_text(encoding="utf-8"))["process"]
         if process["host"] != platform.node() or process["pid"] == os.getpid():
             return False
-        os.kill(process["pid"], signal.SIGINT)
+        ignored = process.get("ignores_sigint", False)
+        os.kill(process["pid"], signal.SIGTERM if ignored else signal.SIGINT)
     except (OSError, ValueError, KeyError, TypeError):
         return False
     return True
