@@ -175,7 +175,7 @@ def test_same_padding_gives_the_ceiling(length, kernel):
     assert out.shape[-1] == -(-length // 2)
 
 
-@pytest.mark.parametrize(("name", "dimensions"), [("resnet18", 512), ("resnet50", 2048)])
+@pytest.mark.parametrize(("name", "dimensions"), [("resnet18", 512), ("resnet34", 512), ("resnet50", 2048)])
 def test_resnet_loads_a_public_state_dict_from_a_file(tmp_path, name, dimensions):
     torch.manual_seed(0)
     network = create(name, weights="random", size=64).eval()
@@ -196,6 +196,9 @@ def test_resnet_names_are_the_public_ones():
     assert {"conv1.weight", "bn1.running_var", "layer1.0.conv3.weight",
             "layer1.0.downsample.1.weight", "layer4.2.bn3.bias"} <= names  # fmt: skip
     assert len([n for n in names if "num_batches" not in n]) == 265
+    names = set(create("resnet34", weights="random").state_dict())
+    assert {"layer3.5.conv2.weight", "layer4.2.bn2.bias"} <= names
+    assert len([n for n in names if "num_batches" not in n]) == 180
 
 
 def test_tiny_stem_keeps_the_resolution():

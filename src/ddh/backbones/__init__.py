@@ -32,8 +32,8 @@ __all__ = [
 #: A network that gives features: of torch, or one that only encodes.
 Network: TypeAlias = "Backbone | OnnxNetwork"
 
-NAMES = ("cnn-f", *VARIANTS, "resnet18", "resnet50", "resnet18-tiny", "resnet50-tiny", "timm/NAME")
-RESNETS = ("resnet18", "resnet50")
+RESNETS = ("resnet18", "resnet34", "resnet50")
+NAMES = ("cnn-f", *VARIANTS, *RESNETS, *(f"{name}-tiny" for name in RESNETS), "timm/NAME")
 #: What runs a network: ONNX Runtime, in 8 bits or in floating point, or torch.
 ENCODERS = (*NETWORKS, "torch")
 DEFAULT_ENCODER = "onnx"

@@ -1,4 +1,4 @@
-"""ResNet-18 and ResNet-50 (He et al., 2015), with a 3x3 stem for tiny pictures.
+"""ResNet-18, -34 and -50 (He et al., 2015), with a 3x3 stem for tiny pictures.
 
 Names of the parameters are those of the common public state dicts (`conv1`, `layer1.0.conv1`,
 `layer1.0.downsample.0`, ...), so such a file loads from disk as it is. The paper takes its
@@ -15,11 +15,11 @@ from ddh.images import Preprocessing
 
 IMAGENET_MEAN = (255 * 0.485, 255 * 0.456, 255 * 0.406)
 IMAGENET_STD = (255 * 0.229, 255 * 0.224, 255 * 0.225)
-DEPTHS = {"resnet18": (2, 2, 2, 2), "resnet50": (3, 4, 6, 3)}
+DEPTHS = {"resnet18": (2, 2, 2, 2), "resnet34": (3, 4, 6, 3), "resnet50": (3, 4, 6, 3)}
 
 
 class ResNet(Backbone):
-    """Residual network up to pool5: 512 values for ResNet-18, 2,048 for ResNet-50.
+    """Residual network up to pool5: 512 values for ResNet-18 and -34, 2,048 for ResNet-50.
 
     With `tiny_stem` the first convolution is 3x3 at stride 1 and there is no first pooling, the
     usual form for pictures of 32 pixels.
@@ -47,8 +47,8 @@ class ResNet(Backbone):
         self.name = name
         self.tiny_stem = tiny_stem
         self.width = width
-        block: Callable[..., nn.Module] = BasicBlock if name == "resnet18" else Bottleneck
-        expansion = 1 if name == "resnet18" else 4
+        block: Callable[..., nn.Module] = Bottleneck if name == "resnet50" else BasicBlock
+        expansion = 4 if name == "resnet50" else 1
         kernel, stride = (3, 1) if tiny_stem else (7, 2)
         self.conv1 = nn.Conv2d(3, width, kernel, stride, kernel // 2, bias=False)
         self.bn1 = nn.BatchNorm2d(width)
