@@ -175,7 +175,9 @@ def test_same_padding_gives_the_ceiling(length, kernel):
     assert out.shape[-1] == -(-length // 2)
 
 
-@pytest.mark.parametrize(("name", "dimensions"), [("resnet18", 512), ("resnet34", 512), ("resnet50", 2048)])
+@pytest.mark.parametrize(
+    ("name", "dimensions"), [("resnet18", 512), ("resnet34", 512), ("resnet50", 2048)]
+)
 def test_resnet_loads_a_public_state_dict_from_a_file(tmp_path, name, dimensions):
     torch.manual_seed(0)
     network = create(name, weights="random", size=64).eval()

@@ -1,7 +1,6 @@
 """What the page does on this machine: show files to its user, read folders, start `ddh add`."""
 
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -80,7 +79,7 @@ class Adding:
         """Stop what runs; what it has added stays."""
         for process in self._running:
             with suppress(OSError):
-                process.send_signal(signal.SIGINT)
+                process.terminate()  # as Ctrl-C, which it may have been started to ignore
         for process in self._running:
             try:
                 process.wait(STOP_SECONDS)

@@ -97,4 +97,5 @@ def _telling(current: Job, stdout: IO[str]) -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.stdin, sys.stdout)
+    with contextlib.suppress(KeyboardInterrupt):  # the service stops it
+        main(sys.argv[1], sys.stdin, sys.stdout)
