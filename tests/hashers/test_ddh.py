@@ -1,6 +1,7 @@
 """DDH: images or features in, codes out, models that travel."""
 
 import json
+from contextlib import nullcontext
 from itertools import chain, repeat
 from pathlib import Path
 
@@ -237,13 +238,12 @@ def small_network(origin: str):
     return make
 
 
-def judge_as(monkeypatch, *means: float) -> None:
+def judge_as(monkeypatch, *means: float | tuple[float, float]) -> None:
     """Let held-out pictures judge so: at first, and at every look; the last value goes on."""
     noise, left = np.random.default_rng(0).random(50) / 100, chain(means, repeat(means[-1]))
 
     def judge(self):
-        values = (next(left) + noise).tolist()
-        return [values, values]
+        return [(mean + noise).tolist() for mean in np.broadcast_to(next(left), 2)]
 
     monkeypatch.setattr("ddh.train.held_out.Guard._judge", judge)
 
@@ -262,6 +262,19 @@ def test_a_training_that_harms_leaves_the_network_as_it_was(settings, monkeypatc
     before = small_network("a file")().state_dict()
     after = deep._backbone.state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+@pytest.mark.parametrize(("order", "kept"), [(0.79, True), (0.74, False)])
+def test_stable_neighbours_may_cost_some_of_the_order_of_the_first_ones(order, kept, monkeypatch):
+    monkeypatch.setattr("ddh.hashers.ddh.create", small_network("a file"))
+    judge_as(monkeypatch, (0.9, 0.5), (order, 0.6))
+    images, _ = kinds_of_pictures(160, 40)
+    with nullcontext() if kept else pytest.warns(DDHWarning, match="held-out"):
+        deep = DDH(bits=8, device="cpu", depth="network", network_epochs=1).fit(images)
+    assert deep._backbone.origin == ("trained from a file" if kept else "a file")
+    assert [entry["order"] for entry in deep.history_ if "order" in entry] == [
+        pytest.approx(order, abs=0.01)
+    ]
 
 
 def test_a_training_that_helps_is_kept(monkeypatch):

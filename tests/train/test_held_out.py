@@ -25,6 +25,20 @@ def test_precision_is_the_share_of_members_among_the_first():
         np.testing.assert_allclose(found[row], right)
 
 
+def test_order_counts_the_pairs_of_a_member_and_another():
+    rng = np.random.default_rng(2)
+    held = HeldOut(100, seed=0)
+    members = rng.random((len(held.queries), len(held.others))) < 0.2
+    members[3], members[4] = False, True
+    values = rng.standard_normal((100, 6))[held.rows]
+    found = held.order(values, values, members)
+    scores = values[: len(held.queries)] @ values[len(held.queries) :].T
+    for row, own in enumerate(members):
+        pairs = np.sign(scores[row, own][:, None] - scores[row, ~own])
+        np.testing.assert_allclose(found[row], pairs.mean() if pairs.size else 0)
+    assert found[3] == found[4] == 0
+
+
 def test_stability_is_the_share_of_neighbours_that_two_views_have_in_common():
     rng = np.random.default_rng(4)
     held = HeldOut(300, seed=1)
@@ -54,8 +68,12 @@ def test_only_what_is_more_than_chance_improves():
     assert not improves(np.zeros(4), np.array([0.3, -0.2, 0.2, -0.2]))
 
 
-def test_rates_of_a_network_fall_with_the_batch_and_rise_in_the_beginning():
-    full, small = (settings("fast", batch_size=size).for_network() for size in (1024, 64))
-    np.testing.assert_allclose(small.learning_rate, full.learning_rate / 16)
+def test_rates_of_a_network_rise_in_the_beginning_and_fall_with_the_batch_of_sgd():
+    for optimiser, factor in (("sgd", 16), ("adam", 1)):
+        full, small = (
+            settings("fast", batch_size=size, optimiser=optimiser).for_network()
+            for size in (1024, 64)
+        )
+        np.testing.assert_allclose(full.learning_rate, factor * small.learning_rate)
     rates = [full.warmed_up_rate(progress) for progress in (0, 0.05, 0.1)]
     assert rates[0] < 0.2 * rates[1] < rates[1] < rates[2] == full.learning_rate_at(0.1)

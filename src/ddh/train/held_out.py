@@ -2,14 +2,16 @@
 
 Two questions are asked about held-out pictures, and a sample of others that is ranked for them:
 
-- Are neighbourhoods kept? The members of S (of the starting features, or of given labels) should
-  be among the first: R-precision, of which a part may be lost, since S itself has errors.
+- Are neighbourhoods kept? The members of S (of the starting features) should come before others.
+  A part of that order may be lost, since S itself has errors. All pairs are counted, not the
+  first ones alone: in large collections S is fine, and a network that learns kinds mixes it
+  with pictures of the same kind.
 - Are neighbours stable? Two random views of one picture should find the same others: the share of
   common ones among the first of both. That must grow, picture by picture, by more than chance.
 
-A network that fails in either is not kept. Labels that are given are trusted: there precision alone
-is asked for, and must grow. So it is where the network starts from random weights, whose neighbours
-may be stable and worth nothing.
+A network that fails in either is not kept. Labels that are given are trusted: there R-precision
+alone is asked for, and must grow. So it is where the network starts from random weights, whose
+neighbours may be stable and worth nothing.
 """
 
 import warnings
@@ -36,7 +38,7 @@ Rows = NDArray[np.int64]
 HELD, SHARE = 1000, 10  # pictures held out: so many, or one in so many where that is less
 OTHERS = 10_000  # pictures that are ranked for them
 FIRST = 100  # of the others, compared between two views; a tenth of them where that is less
-LOSS = 0.15  # of the precision at the start that may be lost
+LOSS = 0.15  # of the order at the start that may be lost
 PATIENCE = 3  # looks without a gain, after which the training of a trained network ends
 
 
@@ -60,12 +62,26 @@ class HeldOut:
 
     def precision(self, values: Floats, ranked: Floats, members: NDArray[np.bool_]) -> Floats:
         """R-precision of each query, of the `values` of `rows` against what is `ranked`."""
-        scores = values[: len(self.queries)] @ ranked[len(self.queries) :].T
         counts = members.sum(axis=1)
-        order = np.argsort(-scores, axis=1, kind="stable")
-        found = np.take_along_axis(members, order, axis=1).cumsum(axis=1)
+        found = self._in_order(values, ranked, members).cumsum(axis=1)
         hits = np.take_along_axis(found, np.maximum(counts - 1, 0)[:, None], axis=1)[:, 0]
         return np.asarray(np.where(counts > 0, hits / np.maximum(counts, 1), 0.0))
+
+    def order(self, values: Floats, ranked: Floats, members: NDArray[np.bool_]) -> Floats:
+        """Of a member and another picture, how much more often the member comes first than last:
+        1 for a perfect ranking, 0 for chance, for each query."""
+        n, counts = members.shape[1], members.sum(axis=1)
+        places = self._in_order(values, ranked, members) @ np.arange(n)
+        before = places - counts * (counts - 1) / 2  # others before members, over all members
+        pairs = counts * (n - counts)
+        return np.asarray(np.where(pairs > 0, 1 - 2 * before / np.maximum(pairs, 1), 0.0))
+
+    def _in_order(
+        self, values: Floats, ranked: Floats, members: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        """`members`, the most similar picture first."""
+        scores = values[: len(self.queries)] @ ranked[len(self.queries) :].T
+        return np.take_along_axis(members, np.argsort(-scores, axis=1, kind="stable"), axis=1)
 
     def stability(self, views: tuple[Floats, Floats], ranked: Floats) -> Floats:
         """Share of the first others that two views of each query have in common."""
@@ -132,19 +148,21 @@ class Guard:
             self.members = self.held.members(labels())
             return self._judge()
 
-        precision, stability = map(np.array, self.processes.run_on_main(judge))
-        self.bound = 0.0 if self.by_precision else (1 - LOSS) * float(precision.mean())
-        self.start = self.best = precision if self.by_precision else stability
+        members_first, stability = map(np.array, self.processes.run_on_main(judge))
+        self.bound = 0.0 if self.by_precision else (1 - LOSS) * float(members_first.mean())
+        self.start = self.best = members_first if self.by_precision else stability
 
     def _judge(self) -> list[list[float]]:
-        """Precision and stability of each held-out picture with the weights as they are."""
+        """Precision or order, and stability, of each held-out picture with the weights as they
+        are."""
         rows, held, device = self.held.rows, self.held, self.mean.device
         plain = network_features(self.pictures, rows, device)
         views = [network_features(self.pictures, held.queries, device, view) for view in (1, 2)]
         every = self._values(np.concatenate([plain, *views]))
         ranked = every if self.by_features else sgn(every, np.float32)
         first, second = np.split(every[len(rows) :], 2)
-        own = held.precision(every[: len(rows)], ranked[: len(rows)], self.members)
+        measure = held.precision if self.by_precision else held.order
+        own = measure(every[: len(rows)], ranked[: len(rows)], self.members)
         return [own.tolist(), held.stability((first, second), ranked[: len(rows)]).tolist()]
 
     def _values(self, features: Floats) -> Floats:
@@ -169,18 +187,18 @@ class Guard:
         }
 
     def look(self) -> tuple[dict[str, float], bool]:
-        """Mean precision and stability now, and whether the training should end."""
-        precision, stability = map(np.array, self.processes.run_on_main(self._judge))
-        now = precision if self.by_precision else stability
+        """Mean precision or order, and stability, now; and whether the training should end."""
+        members_first, stability = map(np.array, self.processes.run_on_main(self._judge))
+        now = members_first if self.by_precision else stability
         better = improves(self.start, now) and now.mean() > self.best.mean()
-        if better and precision.mean() >= self.bound:
+        if better and members_first.mean() >= self.bound:
             self.best, self.since, self.kept = now, 0, self._weights()
         else:
             self.since += 1
         # random weights come from below: they need all the epochs that they are given
         ended = self.since >= PATIENCE and self.pictures.backbone.origin != "random"
-        found = {"precision": float(precision.mean()), "stability": float(stability.mean())}
-        return found, ended
+        name = "precision" if self.by_precision else "order"
+        return {name: float(members_first.mean()), "stability": float(stability.mean())}, ended
 
     def end(self, depth: str) -> bool:
         """Put back the best weights; whether they have been trained."""

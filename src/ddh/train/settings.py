@@ -12,7 +12,7 @@ Depth = Literal["head", "last stage", "network"]
 DEPTHS: tuple[Depth, ...] = ("head", "last stage", "network")
 
 
-FULL_BATCH = 1024  # which the rates of a network are for
+FULL_BATCH = 1024  # which the rates of a network are for, with SGD
 WARM_UP = 0.1  # of the training of a network
 FRESH_BATCH, FRESH_RATE = 128, 7.0  # of a network from random weights; the factor of its rate
 
@@ -140,13 +140,16 @@ class Settings:
     def for_network(self, fresh: bool = False) -> "Settings":
         """Settings of the joint training that follows that of the hashing layer.
 
-        Rates are those of a batch of 1,024, and fall with smaller batches. A `fresh` network, from
-        random weights, takes more and larger steps, and no part in the quantisation: that would
-        hold on to the signs that it happens to begin with.
+        Rates of SGD fall with batches below 1,024; Adam's steps have their size whatever the
+        batch. A `fresh` network, from random weights, takes more and larger steps, and no part in
+        the quantisation: that would hold on to the signs that it happens to begin with.
         """
         batch_size = min(self.batch_size, FRESH_BATCH) if fresh else self.batch_size
         scale = self.backbone_lr_scale
-        scale *= FRESH_RATE if fresh else min(1.0, batch_size / FULL_BATCH)
+        if fresh:
+            scale *= FRESH_RATE
+        elif self.optimiser == "sgd":
+            scale *= min(1.0, batch_size / FULL_BATCH)
         return replace(
             self,
             lambda1=0.0 if fresh else self.lambda1,
