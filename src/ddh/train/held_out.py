@@ -4,8 +4,8 @@ Two questions are asked about held-out pictures, and a sample of others that is 
 
 - Are neighbourhoods kept? The members of S (of the starting features) should come before others.
   A part of that order may be lost, since S itself has errors. All pairs are counted, not the
-  first ones alone: in large collections S is fine, and a network that learns kinds mixes it
-  with pictures of the same kind.
+  first ones alone: in large collections S is fine-grained, and a network that learns kinds mixes
+  its members with others of their kind.
 - Are neighbours stable? Two random views of one picture should find the same others: the share of
   common ones among the first of both. That must grow, picture by picture, by more than chance.
 
