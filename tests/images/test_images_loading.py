@@ -204,15 +204,17 @@ def test_reduced_jpegs_are_faster_and_nearly_the_same(tmp_path):
     Image.fromarray(noisy).save(tmp_path / "photo.jpg", quality=90)
     files = ImageFiles([tmp_path / "photo.jpg"])
     preprocessing = Preprocessing(224, resize=256)
-    started = time.thread_time()
-    full = preprocessing.apply(files.read(0)).astype(int)
-    full_seconds = time.thread_time() - started
-    started = time.thread_time()
-    reduced = files.read_reduced(0, preprocessing.shorter_side)
-    preprocessing.apply(reduced)
-    reduced_seconds = time.thread_time() - started
+    seconds: dict[str, list[float]] = {"full": [], "reduced": []}
+    for _ in range(5):  # the least of several: others use the machine too
+        started = time.thread_time()
+        full = preprocessing.apply(files.read(0)).astype(int)
+        seconds["full"].append(time.thread_time() - started)
+        started = time.thread_time()
+        reduced = files.read_reduced(0, preprocessing.shorter_side)
+        preprocessing.apply(reduced)
+        seconds["reduced"].append(time.thread_time() - started)
     assert reduced.size == (1000, 750)
-    assert reduced_seconds < 0.7 * full_seconds
+    assert min(seconds["reduced"]) < 0.7 * min(seconds["full"])
     (batch,) = load_batches(files, preprocessing, 1)
     assert np.abs(batch.pixels[0] - full).mean() < 2
 
