@@ -68,8 +68,8 @@ class HeldOut:
         return np.asarray(np.where(counts > 0, hits / np.maximum(counts, 1), 0.0))
 
     def order(self, values: Floats, ranked: Floats, members: NDArray[np.bool_]) -> Floats:
-        """Of a member and another picture, how much more often the member comes first than last:
-        1 for a perfect ranking, 0 for chance, for each query."""
+        """2 AUC - 1 of each query: of a member and another picture, how much more often the member
+        comes first than last. 1 is a perfect ranking, 0 is chance."""
         n, counts = members.shape[1], members.sum(axis=1)
         places = self._in_order(values, ranked, members) @ np.arange(n)
         before = places - counts * (counts - 1) / 2  # others before members, over all members
