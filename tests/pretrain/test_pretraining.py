@@ -98,16 +98,13 @@ def test_steps_are_counted_and_an_epoch_has_five_of_them(pictures):
     assert done.epochs == 7 / 5
 
 
-def test_smaller_views_are_learned_from_and_the_size_of_the_network_stays(pictures, monkeypatch):
-    sizes = set()
-    forward = SmallNetwork.forward
-    monkeypatch.setattr(
-        SmallNetwork, "forward", lambda self, x: (sizes.add(x.shape[2]), forward(self, x))[1]
-    )
-    plan = settings(epochs=1, view_size=6, objective="pseudo-codes", code_bits=8)
-    done = pretrain(SmallNetwork(), pictures, plan, device="cpu")
-    assert sizes == {6}
-    assert done.backbone.preprocessing.size == 8
+def test_a_gpu_that_is_too_small_is_told_what_to_do(pictures, monkeypatch):
+    def too_large(self, x):
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB")
+
+    monkeypatch.setattr(SmallNetwork, "forward", too_large)
+    with pytest.raises(DDHError, match=r"too small for batches of 5 images; lower batch_size"):
+        pretrain(SmallNetwork(), pictures, settings(epochs=1, batch_size=5), device="cpu")
 
 
 @pytest.mark.parametrize("better", [True, False])

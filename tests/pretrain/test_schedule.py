@@ -39,12 +39,11 @@ def test_a_budget_becomes_steps_and_follows_the_machine():
     assert plan.progress(4500) == 1.0
 
 
-def test_photographs_have_a_default_length_and_smaller_views():
+def test_photographs_have_a_default_length():
     changes = {"objective": "pseudo-codes"}
     plan = pretrain_settings(224, True, changes)
     assert (plan.epochs, plan.steps, plan.minutes) == (None, 900, None)
-    assert (plan.view_size, plan.keep_better) == (160, True)
-    assert pretrain_settings(160, True, changes).view_size is None
+    assert plan.keep_better
     timed = pretrain_settings(224, True, changes | {"minutes": 2.0})
     assert (timed.steps, timed.minutes) == (None, 2.0)
     assert PretrainSchedule(plan, 23).total == 900

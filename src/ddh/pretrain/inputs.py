@@ -47,7 +47,7 @@ class ViewInputs(Inputs):
         device: torch.device,
     ) -> None:
         self.pixels, self.backbone, self.settings, self.device = pixels, backbone, settings, device
-        self.size = settings.view_size or backbone.preprocessing.size
+        self.size = backbone.preprocessing.size
         self.positives: NeighbourPositives | None = None
         self._resident: Tensor | None = None
         if device.type == "cuda":
@@ -116,18 +116,14 @@ class ViewInputs(Inputs):
 
 
 def decode(
-    source: ImageSource, preprocessing: Preprocessing, folder: Path | None, size: int | None = None
+    source: ImageSource, preprocessing: Preprocessing, folder: Path | None
 ) -> tuple[NDArray[np.uint8], list[Failure]]:
-    """The readable images of a source as pixels (n, h, w, 3), and the failures.
-
-    They are slightly larger than `size`, or than the network's input.
-    """
-    size = size or preprocessing.size
+    """The readable images of a source as pixels (n, h, w, 3), and the failures."""
     if isinstance(source, ImageArray):
         height, width = source.pixels.shape[1:3]
-        if height == width <= 2 * size:
+        if height == width <= 2 * preprocessing.size:
             return source.pixels, []
-    square = replace(preprocessing, size=round(MARGIN * size), resize=None)
+    square = replace(preprocessing, size=round(MARGIN * preprocessing.size), resize=None)
     file = None
     if folder is not None:
         file = folder / f"pixels-{images_digest(source, **square.to_dict())}.npy"

@@ -93,7 +93,7 @@ def pretrain(
     where = choose(device)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-    pixels, failures = decode(source, backbone.preprocessing, folder, settings.view_size)
+    pixels, failures = decode(source, backbone.preprocessing, folder)
     n = len(pixels)
     if n < MIN_IMAGES:
         raise InputError(f"pretraining needs at least {MIN_IMAGES} images, there are {n}")

@@ -48,7 +48,6 @@ HIDDEN = 512
 SHARPNESS = 5.0
 EMA_RATE, EMA_RATE_WARMUP = 0.005, 0.05  # 1 - momentum of the moving average
 STEPS = 900  # that adapt a network to photographs
-LARGE = 192  # pixels, from which it learns from smaller images
 WARMUP = 0.1  # fraction of a round with the higher rate
 
 
@@ -72,8 +71,6 @@ class PseudoCodes(SelfSupervised):
             chosen["learning_rate"] = 0.025
         else:
             chosen |= {"learning_rate": 0.01, "keep_better": True, "steps": STEPS}
-            if size >= LARGE:
-                chosen["view_size"] = 5 * size // 7 // 32 * 32  # 160 of 224
         return chosen
 
     def __init__(self, backbone: Backbone, settings: PretrainSettings, images: int) -> None:

@@ -17,7 +17,7 @@ from ddh.pretrain.transforms import ViewSettings
 # name -> "module:class" below ddh.pretrain
 OBJECTIVES = {"byol": "byol:BYOL", "pseudo-codes": "pseudo_codes:PseudoCodes"}
 LOWEST = {
-    "epochs": 1, "steps": 1, "batch_size": 2, "view_size": 1, "rounds": 1, "code_bits": 1, "k1": 1,
+    "epochs": 1, "steps": 1, "batch_size": 2, "rounds": 1, "code_bits": 1, "k1": 1,
     "warmup_epochs": 0, "momentum": 0, "weight_decay": 0, "neighbours_from": 0,
     "neighbours_prob": 0, "min_overlap": 0, "min_confidence": 0, "consistency": 0,
 }  # fmt: skip
@@ -63,9 +63,6 @@ class PretrainSettings:
         Weight of the BYOL term of "pseudo-codes".
     keep_better : bool
         Keep the initial weights unless neighbours agree more between two views afterwards.
-    view_size : int, optional
-        Side of the images during training, if it is not the network's own; smaller ones are
-        faster, and a network that has learned from them is used at its own size.
     views : pair of ViewSettings
         Random transforms of the first and of the second view.
     """
@@ -90,7 +87,6 @@ class PretrainSettings:
     min_confidence: float = 0.9
     consistency: float = 4.0
     keep_better: bool = False
-    view_size: int | None = None
     views: tuple[ViewSettings, ViewSettings] = (ViewSettings(), ViewSettings())
 
     def __post_init__(self) -> None:

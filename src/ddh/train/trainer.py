@@ -163,7 +163,13 @@ class Trainer:
         ):
             progress.update(self.step)
             while self.step < self.schedule.total:
-                self._segment(progress)
+                try:
+                    self._segment(progress)
+                except torch.cuda.OutOfMemoryError:
+                    raise DDHError(
+                        f"{self.label}: the GPU's memory is too small for batches of "
+                        f"{self.batch_size} images; lower batch_size, or the size of the images"
+                    ) from None
         if self.checkpoint is not None:
             self._save(self.checkpoint)
         return self.history
