@@ -27,6 +27,7 @@
 #define TILE_HALVES 16384   /* half bytes of the rows of a tile */
 #define AHEAD 1024          /* bytes of rows that are fetched before they are needed */
 #define SCORED_SHARE 32     /* one row of so many tells how high the k best will score */
+#define SAMPLE_ANSWERS 400  /* of all queries: worth the reading of these rows */
 #define RESCALE 0.85        /* scale anew when the loss of the k-th row has fallen by this */
 #define ROUNDING 1e-12      /* more than what rounding adds to a scaled loss, relatively */
 #define MOST_TOGETHER 128   /* queries that share a table */
@@ -374,7 +375,7 @@ static int guess_floors(const Call *c, const double *values, size_t k, double *f
     const size_t wanted = 2 * k / SCORED_SHARE + SAMPLE_LEAST, count = c->count;
     Call s = {.variant = c->variant, .count = count, .n = c->n / SCORED_SHARE, .width = c->width};
     for (size_t i = 0; i < count; i++) floors[i] = -INFINITY;
-    if (count < SAMPLE_QUERIES || k < SCORED_SHARE || s.n < 8 * wanted) return 1;
+    if (count * k < SAMPLE_ANSWERS || k < SCORED_SHARE || s.n < 8 * wanted) return 1;
     uint8_t *rows = malloc(s.n * s.width);
     double *scores = malloc(count * wanted * sizeof *scores);
     int64_t *indices = malloc(count * wanted * sizeof *indices);
