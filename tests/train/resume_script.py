@@ -11,7 +11,6 @@ from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
-import torch
 
 from ddh import DDH
 from ddh.backbones import ResNet
@@ -54,7 +53,6 @@ def kill_after(saves: int, owner: type, name: str) -> None:
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
     out, work, depth, saves = sys.argv[1:]
     owner, name = (linear.LinearTraining, "save") if depth == "head" else (trainer.Trainer, "_save")
     kill_after(int(saves), owner, name)
