@@ -17,9 +17,11 @@ from ddh._core.errors import DDHError, DDHWarning, InputError, ModelError
 from ddh.images import ImageArray, ImageFolder
 from ddh.pretrain import pretrain, pretrain_stages, pretraining
 from ddh.pretrain.byol import BYOL
+from ddh.pretrain.inputs import ViewInputs
 from ddh.pretrain.pretraining import PretrainTask
 from ddh.pretrain.pseudo_codes import PseudoCodes
-from ddh.pretrain.schedule import MIN_STEPS
+from ddh.pretrain.schedule import MIN_STEPS, PretrainSchedule
+from ddh.train.device import largest_batch
 
 
 @pytest.fixture(autouse=True)
@@ -98,11 +100,40 @@ def test_steps_are_counted_and_an_epoch_has_five_of_them(pictures):
     assert done.epochs == 7 / 5
 
 
-def test_a_gpu_that_is_too_small_is_told_what_to_do(pictures, monkeypatch):
-    def too_large(self, x):
-        raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB")
+def small_gpu(monkeypatch, most):
+    """Let the network run out of memory with more than so many images."""
+    forward = SmallNetwork.forward
 
-    monkeypatch.setattr(SmallNetwork, "forward", too_large)
+    def limited(self, x):
+        if len(x) > most:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB")
+        return forward(self, x)
+
+    monkeypatch.setattr(SmallNetwork, "forward", limited)
+
+
+def new_task(pictures, plan):
+    inputs = ViewInputs(pictures.pixels, SmallNetwork(), plan, torch.device("cpu"))
+    return PretrainTask(inputs, PretrainSchedule(plan, 2), seed=0, on_eval=None)
+
+
+@pytest.mark.parametrize(("objective", "most"), [("byol", 60), ("pseudo-codes", 30)])
+def test_batches_are_halved_until_a_step_fits_the_memory(pictures, monkeypatch, objective, most):
+    task = new_task(pictures, settings(epochs=1, batch_size=50, objective=objective))
+    before = copy.deepcopy(task.objective.state_dict())
+    assert largest_batch(50, task.try_batch, task.objective) == 50
+    small_gpu(monkeypatch, most)
+    assert largest_batch(50, task.try_batch, task.objective) == 25
+    after = task.objective.state_dict()
+    assert all(torch.equal(after[name], value) for name, value in before.items())
+    assert all(weight.grad is None for weight in task.objective.parameters())
+    small_gpu(monkeypatch, 10)
+    with pytest.raises(DDHError, match="too small for 25 images at once; use a smaller size"):
+        largest_batch(50, task.try_batch, task.objective)
+
+
+def test_memory_that_is_used_up_in_the_middle_of_a_training(pictures, monkeypatch):
+    small_gpu(monkeypatch, 4)
     with pytest.raises(DDHError, match=r"too small for batches of 5 images; lower batch_size"):
         pretrain(SmallNetwork(), pictures, settings(epochs=1, batch_size=5), device="cpu")
 

@@ -31,7 +31,7 @@ from ddh.pretrain.settings import (
     pretrain_settings,
 )
 from ddh.pretrain.transforms import ViewSettings
-from ddh.train.device import choose, compiled, supports_bfloat16
+from ddh.train.device import choose, compiled, largest_batch, supports_bfloat16
 from ddh.train.identity import RunIdentity
 from ddh.train.network import freeze
 from ddh.train.trainer import Trainer, TrainingTask
@@ -100,9 +100,19 @@ def pretrain(
     batch_size = min(settings.batch_size, n)
     if settings.steps is not None:
         batch_size = min(batch_size, max(2, n // STEPS_PER_EPOCH))
-    schedule = PretrainSchedule(replace(settings, batch_size=batch_size), n // batch_size)
     inputs = ViewInputs(pixels, backbone, settings, where)
-    task = PretrainTask(inputs, schedule, seed, on_eval)
+    task = PretrainTask(inputs, _schedule(settings, batch_size, n), seed, on_eval)
+    fitting = batch_size
+    if where.type == "cuda":
+        fitting = largest_batch(batch_size, task.try_batch, task.objective)
+    if fitting < batch_size:
+        warnings.warn(
+            f"the GPU's memory is too small for {batch_size} images at once: {fitting} are taken",
+            DDHWarning,
+            stacklevel=2,
+        )
+        batch_size, task.schedule = fitting, _schedule(settings, fitting, n)
+    schedule = task.schedule
     torch.backends.cudnn.benchmark |= where.type == "cuda"  # all batches have the same shape
     identity = RunIdentity.of_images(source, backbone, settings=settings.to_dict()).values
     trainer = Trainer(
@@ -116,6 +126,10 @@ def pretrain(
     improved = task.is_better()
     network = task.export(trainer.step) if improved else task.restore()
     return Pretrained(network, improved, history, epochs, trainer.seconds, failures)
+
+
+def _schedule(settings: PretrainSettings, batch_size: int, images: int) -> PretrainSchedule:
+    return PretrainSchedule(replace(settings, batch_size=batch_size), images // batch_size)
 
 
 def pretrain_stages(
@@ -198,6 +212,11 @@ class PretrainTask(TrainingTask):
     def loss(self, batch: Views, rows: Tensor, progress: float) -> Tensor:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
             return self.forward(*batch, rows)
+
+    def try_batch(self, size: int) -> None:
+        """Gradients of a batch, to see whether it fits the memory."""
+        rows, views = next(self.inputs.batches([np.arange(size)], [self.seed]))
+        self.loss(views, rows, 0.0).backward()
 
     def after_step(self, progress: float) -> None:
         self.step += 1

@@ -1,10 +1,12 @@
 """Where to compute: the fastest device there is, unless the user names one."""
 
+import copy
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ddh._core.errors import InputError
+from ddh._core.errors import DDHError, InputError
 from ddh._core.lazy import has_torch, needs_torch
 from ddh.train.distributed import current
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
 # From so many steps on a GPU, compiling a network pays for itself.
 COMPILED_STEPS = 1000
+SMALLEST_BATCH = 16  # images, to which a batch is halved for a small GPU
 # Linux has one of these files where there is a GPU that torch can use.
 GPU_FILES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 
@@ -70,3 +73,32 @@ def compiled(module: "nn.Module", device: "torch.device", steps: float) -> "nn.M
     if device.type == "cuda" and steps >= COMPILED_STEPS:
         return torch.compile(module)  # type: ignore[return-value]
     return module
+
+
+def largest_batch(size: int, step: Callable[[int], None], module: "nn.Module") -> int:
+    """`size` images, halved until a step with so many fits the memory of the GPU.
+
+    `step` computes gradients of the module, which is left as it was.
+    """
+    import torch
+
+    before = copy.deepcopy(module.state_dict())
+
+    def fits() -> bool:
+        try:
+            step(size)
+        except torch.cuda.OutOfMemoryError:
+            return False
+        return True
+
+    while not fits():
+        if size < 2 * SMALLEST_BATCH:
+            raise DDHError(
+                f"the GPU's memory is too small for {size} images at once; "
+                "use a smaller size of the images, or a smaller network"
+            )
+        size //= 2
+        torch.cuda.empty_cache()
+    module.zero_grad(set_to_none=True)
+    module.load_state_dict(before)
+    return size

@@ -142,6 +142,7 @@ def train_head(
             normalize=settings.normalize,
             fresh=fresh,
             steps=task.settings.epochs * shard.total // task.settings.batch_size,
+            batch_size=min(task.settings.batch_size, shard.total),
             shard=shard,
             trained=None if guard is None else guard.held.trained,
         )

@@ -9,11 +9,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import normalize as l2_normalize
+from torch.utils.checkpoint import checkpoint
 
 from ddh._core.memory import memory_bytes
 from ddh.images import PictureCache
 from ddh.train.augmentation import augment
-from ddh.train.device import compiled, supports_bfloat16
+from ddh.train.device import compiled, largest_batch, supports_bfloat16
 from ddh.train.distributed import SINGLE, Shard
 from ddh.train.features import Pictures
 from ddh.train.network import standardise
@@ -63,7 +64,8 @@ class NetworkInputs(Inputs):
     of the batch where the network is `fresh`: the features of random weights are almost alike, and
     when they learn, what they have in common moves further than what tells them apart. With
     `trained` only those rows are drawn. On a GPU, a network that trains for many `steps` is
-    compiled.
+    compiled. Where its memory does not hold batches of `batch_size`, the network takes them in
+    parts and computes each a second time for its gradient.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class NetworkInputs(Inputs):
         normalize: bool = False,
         fresh: bool = False,
         steps: int = 0,
+        batch_size: int = 0,
         shard: Shard | None = None,
         trained: NDArray[np.int64] | None = None,
     ) -> None:
@@ -89,9 +92,32 @@ class NetworkInputs(Inputs):
             self.shard.processes.parallel(pictures.backbone), mean.device, steps
         )
         self.half = mean.device.type == "cuda" and supports_bfloat16(mean.device)
+        self.at_once = 0  # images through the network; 0: a whole batch
+        if batch_size and mean.device.type == "cuda" and self.shard.processes.is_single:
+            self.fit_memory(batch_size)
 
     def __len__(self) -> int:
         return len(self.trained)
+
+    def fit_memory(self, batch_size: int) -> None:
+        """Choose how many images go through the network at once."""
+        size = self.pictures.backbone.preprocessing.size
+
+        def step(n: int) -> None:  # beside the pixels of a batch, augmented and not
+            pixels = self.mean.new_zeros(3 * batch_size, 3, size, size)
+            self._features(pixels[:n]).sum().backward()
+
+        fitting = largest_batch(batch_size, step, self.pictures.backbone)
+        self.at_once = fitting if fitting < batch_size else 0
+
+    def _features(self, x: Tensor) -> Tensor:
+        """Features by the network as it is; raw ones, in single precision."""
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.half):
+            if not 0 < self.at_once < len(x):
+                return self.forward(x).float()
+            parts = x.split(self.at_once)
+            done = [checkpoint(self.forward, part, use_reentrant=False) for part in parts]
+            return torch.cat(done).float()
 
     @property
     def total(self) -> int:
@@ -115,8 +141,7 @@ class NetworkInputs(Inputs):
             else:  # goes through the network too: the processes stay in step
                 size = backbone.preprocessing.size
                 x = self.mean.new_zeros(0, 3, size, size)
-            with torch.autocast(x.device.type, torch.bfloat16, enabled=self.half):
-                features = self.forward(x).float()
+            features = self._features(x)
             if self.normalize:
                 features = l2_normalize(features, dim=1)
             mean, scale = self.mean, self.scale
