@@ -63,6 +63,24 @@ def test_pretraining_curve_and_table(pictures, narrow, tmp_path, monkeypatch):
         CliRunner().invoke(cli, words, catch_exceptions=False)
 
 
+def test_pretraining_without_the_images_that_it_is_judged_by(pictures, monkeypatch, tmp_path):
+    trained = []
+
+    def learned(data, rows, *given):
+        trained.append(rows)
+        raise InterruptedError("pretrained")
+
+    monkeypatch.setattr("ddh.bench.quality.learn", learned)
+    words = ["bench", "quality", "-o", str(tmp_path), "-q", "--epochs", "1", "--device", "cpu"]
+    for more in ([], ["--unseen"]):
+        with pytest.raises(InterruptedError):
+            CliRunner().invoke(cli, words + more, catch_exceptions=False)
+    every, without = trained
+    assert np.array_equal(every, np.arange(100))
+    split = RetrievalSplit("shades", np.arange(100, 120), every, every, 50)
+    assert np.array_equal(without, held_out(split).database)
+
+
 def test_held_out_queries_are_training_images():
     train = np.arange(100, 200)
     split = RetrievalSplit("all", np.arange(100), train, train, 1000)

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 import numpy as np
+from numpy.typing import NDArray
 
 from ddh._core.errors import InputError
 from ddh.bench.features import compute_features
@@ -56,6 +57,9 @@ OBJECTIVES = ("byol", "pseudo-codes")
 @click.option(
     "--moments", default=5, help="Points on the curve of BYOL; pseudo-codes have one per round."
 )
+@click.option(
+    "--unseen", is_flag=True, help="Pretrain without the held-out images, to choose its settings."
+)
 @shared_options("16,32,64", without=("features",))
 def quality(
     minutes: float | None,
@@ -64,6 +68,7 @@ def quality(
     pseudo_codes_epochs: int | None,
     neighbours_from: float | None,
     moments: int,
+    unseen: bool,
     **shared: Any,
 ) -> None:
     """Pretrain a network on the training images of CIFAR-10, then learn codes from its features.
@@ -90,7 +95,8 @@ def quality(
         stages.append({**preset, **changes})
     if neighbours_from is not None:
         stages[0]["neighbours_from"] = neighbours_from
-    learned = _learn(data, split, options, store, stages, moments)
+    trained = (held_out(split) if unseen else split).train
+    learned = _learn(data, trained, options, store, stages, moments)
 
     def task(weights: Path, split: RetrievalSplit) -> Task:
         own = replace(options, backbone="auto", weights=str(weights), size=None)
@@ -118,7 +124,7 @@ def quality(
 
 def _learn(
     data: LabelledImages,
-    split: RetrievalSplit,
+    trained: NDArray[np.int64],
     options: BenchOptions,
     store: Store,
     stages: list[dict[str, Any]],
@@ -131,7 +137,7 @@ def _learn(
     for stage in stages:
         if stage["minutes"] or stage["epochs"]:
             start = None if learned is None else learned.weights
-            learned = learn(data, split.train, options, store, stage, moments, start)
+            learned = learn(data, trained, options, store, stage, moments, start)
             history += learned.history
             points += [(before + minutes, path) for minutes, path in learned.moments]
             before += learned.history[-1]["seconds"] / 60
