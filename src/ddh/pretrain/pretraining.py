@@ -100,6 +100,7 @@ def pretrain(
     batch_size = min(settings.batch_size, n)
     if settings.steps is not None:
         batch_size = min(batch_size, max(2, n // STEPS_PER_EPOCH))
+    torch.backends.cudnn.benchmark |= where.type == "cuda"  # all batches have the same shape
     inputs = ViewInputs(pixels, backbone, settings, where)
     task = PretrainTask(inputs, _schedule(settings, batch_size, n), seed, on_eval)
     fitting = batch_size
@@ -113,7 +114,6 @@ def pretrain(
         )
         batch_size, task.schedule = fitting, _schedule(settings, fitting, n)
     schedule = task.schedule
-    torch.backends.cudnn.benchmark |= where.type == "cuda"  # all batches have the same shape
     identity = RunIdentity.of_images(source, backbone, settings=settings.to_dict()).values
     trainer = Trainer(
         task, inputs, schedule, batch_size=batch_size, seed=seed, device=where,
