@@ -100,6 +100,21 @@ def test_steps_are_counted_and_an_epoch_has_five_of_them(pictures):
     assert done.epochs == 7 / 5
 
 
+def test_a_run_of_few_steps_draws_a_sample_of_many_images(pictures, monkeypatch, tmp_path):
+    n = len(pictures)
+    monkeypatch.setattr(pretraining, "LEAST_SAMPLE", 20)
+    given = {"device": "cpu", "folder": tmp_path}
+    few = settings(steps=3, batch_size=4)
+    done = pretrain(SmallNetwork(), pictures, few, **given)
+    assert (done.images, done.history[-1]["step"]) == (20, 3)
+    again = pretrain(SmallNetwork(), pictures, few, resume=True, **given)  # of the same images
+    assert again.history == done.history
+    often = settings(steps=3, batch_size=10 * n // 3 + 1)
+    assert pretrain(SmallNetwork(), pictures, often, device="cpu").images == n
+    whole = settings(epochs=1, batch_size=50)
+    assert pretrain(SmallNetwork(), pictures, whole, device="cpu").images == n
+
+
 def small_gpu(monkeypatch, most):
     """Let the network run out of memory with more than so many images."""
     forward = SmallNetwork.forward

@@ -99,6 +99,7 @@ def pretrain(
         "origin": done.backbone.origin,
         "improved": done.improved,
         "epochs": round(done.epochs, 1),
+        "images": done.images,
         "seconds": round(done.seconds, 1),
         "skipped": [vars(failure) for failure in done.failures],
         "diagnostics": done.history,
@@ -117,7 +118,8 @@ def _summary(document: dict[str, Any]) -> str:
     lines = [
         "   epoch    loss instance acc.  stability  entropy   rank",
         *rows,
-        f"Trained for {document['epochs']:.0f} epochs in {document['seconds']:.0f} s: "
+        f"Trained for {document['epochs']:.0f} epochs of {document['images']:,} images in "
+        f"{document['seconds']:.0f} s: "
         f"{document['weights']}{'' if document['improved'] else ' (the initial weights)'}",
         describe_failures(document["skipped"]),
         "Next:",

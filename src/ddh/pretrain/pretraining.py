@@ -41,7 +41,9 @@ FEATURE_BATCH = 512
 CHECKPOINT_SECONDS = 60
 COMPILED_MINUTES = 5  # from which compiling a network for photographs, a minute, pays for itself
 MIN_IMAGES = 8
-STEPS_PER_EPOCH = 5  # or more, where a run is counted in steps
+# where a run is counted in steps:
+STEPS_PER_EPOCH = 5  # or more
+LEAST_SAMPLE, VISITS = 10_000, 10  # images it draws at least; how often each of more is seen
 MODERATE = ViewSettings(min_scale=0.35, jitter=0.3)  # by which neighbours are judged
 
 OnEval = Callable[[Backbone, dict[str, Any]], None]
@@ -51,7 +53,8 @@ OnEval = Callable[[Backbone, dict[str, Any]], None]
 class Pretrained:
     """A trained backbone, the diagnostics along the way, and the images that were left out.
 
-    `improved` is False if the backbone has its initial weights, which training has not improved.
+    `improved` is False if the backbone has its initial weights, which training has not improved;
+    `images` is the number of images that it was trained on.
     """
 
     backbone: Backbone
@@ -59,6 +62,7 @@ class Pretrained:
     history: list[dict[str, Any]]
     epochs: float
     seconds: float
+    images: int
     failures: list[Failure]
 
 
@@ -75,6 +79,9 @@ def pretrain(
     on_eval: OnEval | None = None,
 ) -> Pretrained:
     """Train a backbone in place on images without labels; unreadable ones are left out.
+
+    A run that is counted in steps draws a sample of a large collection, so that each image of it
+    is seen ten times or more.
 
     Parameters
     ----------
@@ -93,6 +100,7 @@ def pretrain(
     where = choose(device)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
+    source = _sample(source, settings, seed)
     pixels, failures = decode(source, backbone.preprocessing, folder)
     n = len(pixels)
     if n < MIN_IMAGES:
@@ -125,7 +133,17 @@ def pretrain(
     epochs = trainer.step / schedule.steps_per_epoch
     improved = task.is_better()
     network = task.export(trainer.step) if improved else task.restore()
-    return Pretrained(network, improved, history, epochs, trainer.seconds, failures)
+    return Pretrained(network, improved, history, epochs, trainer.seconds, n, failures)
+
+
+def _sample(source: ImageSource, settings: PretrainSettings, seed: int) -> ImageSource:
+    """As many images as a run that is counted in steps can see often enough, or all."""
+    if settings.steps is None:
+        return source
+    most = max(LEAST_SAMPLE, settings.steps * settings.batch_size // VISITS)
+    if len(source) <= most:
+        return source
+    return source.take(np.sort(np.random.default_rng(seed).permutation(len(source))[:most]))
 
 
 def _schedule(settings: PretrainSettings, batch_size: int, images: int) -> PretrainSchedule:
