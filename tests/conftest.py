@@ -5,7 +5,7 @@ import secrets
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -73,6 +73,24 @@ def user_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def repository() -> Path:
     return ROOT
+
+
+@pytest.fixture
+def limit_memory(monkeypatch: pytest.MonkeyPatch) -> Callable[[type, int], None]:
+    """Let a network run out of a GPU's memory with more than so many images."""
+    import torch
+
+    def limit(network: type, most: int) -> None:
+        forward = network.forward
+
+        def limited(self, x):
+            if len(x) > most:
+                raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB")
+            return forward(self, x)
+
+        monkeypatch.setattr(network, "forward", limited)
+
+    return limit
 
 
 def _unpacked(name: str, folder: str, tmp_path_factory: pytest.TempPathFactory) -> Path:

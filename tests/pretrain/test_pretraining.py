@@ -115,40 +115,28 @@ def test_a_run_of_few_steps_draws_a_sample_of_many_images(pictures, monkeypatch,
     assert pretrain(SmallNetwork(), pictures, whole, device="cpu").images == n
 
 
-def small_gpu(monkeypatch, most):
-    """Let the network run out of memory with more than so many images."""
-    forward = SmallNetwork.forward
-
-    def limited(self, x):
-        if len(x) > most:
-            raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB")
-        return forward(self, x)
-
-    monkeypatch.setattr(SmallNetwork, "forward", limited)
-
-
 def new_task(pictures, plan):
     inputs = ViewInputs(pictures.pixels, SmallNetwork(), plan, torch.device("cpu"))
     return PretrainTask(inputs, PretrainSchedule(plan, 2), seed=0, on_eval=None)
 
 
 @pytest.mark.parametrize(("objective", "most"), [("byol", 60), ("pseudo-codes", 30)])
-def test_batches_are_halved_until_a_step_fits_the_memory(pictures, monkeypatch, objective, most):
+def test_batches_are_halved_until_a_step_fits_the_memory(pictures, limit_memory, objective, most):
     task = new_task(pictures, settings(epochs=1, batch_size=50, objective=objective))
     before = copy.deepcopy(task.objective.state_dict())
     assert largest_batch(50, task.try_batch, task.objective) == 50
-    small_gpu(monkeypatch, most)
+    limit_memory(SmallNetwork, most)
     assert largest_batch(50, task.try_batch, task.objective) == 25
     after = task.objective.state_dict()
     assert all(torch.equal(after[name], value) for name, value in before.items())
     assert all(weight.grad is None for weight in task.objective.parameters())
-    small_gpu(monkeypatch, 10)
+    limit_memory(SmallNetwork, 10)
     with pytest.raises(DDHError, match="too small for 25 images at once; use a smaller size"):
         largest_batch(50, task.try_batch, task.objective)
 
 
-def test_memory_that_is_used_up_in_the_middle_of_a_training(pictures, monkeypatch):
-    small_gpu(monkeypatch, 4)
+def test_memory_that_is_used_up_in_the_middle_of_a_training(pictures, limit_memory):
+    limit_memory(SmallNetwork, 4)
     with pytest.raises(DDHError, match=r"too small for batches of 5 images; lower batch_size"):
         pretrain(SmallNetwork(), pictures, settings(epochs=1, batch_size=5), device="cpu")
 

@@ -30,18 +30,6 @@ def new_inputs(pictures, depth):
     return NetworkInputs(pictures, mean, torch.ones(()), normalize=True)
 
 
-def limit(monkeypatch, most):
-    """Let the network run out of memory with more than so many images."""
-    forward = ResNet.forward
-
-    def limited(self, x):
-        if len(x) > most:
-            raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB")
-        return forward(self, x)
-
-    monkeypatch.setattr(ResNet, "forward", limited)
-
-
 def gradients(inputs):
     ((_, batch),) = inputs.batches([np.arange(50)], [1])
     (batch**3).sum().backward()
@@ -50,10 +38,10 @@ def gradients(inputs):
 
 
 @pytest.mark.parametrize("depth", ["last stage", "network"])
-def test_parts_of_a_batch_have_its_features_and_gradients(pictures, depth, monkeypatch):
+def test_parts_of_a_batch_have_its_features_and_gradients(pictures, depth, limit_memory):
     whole, expected = gradients(new_inputs(pictures, depth))
     inputs = new_inputs(pictures, depth)
-    limit(monkeypatch, 30)
+    limit_memory(ResNet, 30)
     before = {name: value.clone() for name, value in pictures.backbone.state_dict().items()}
     inputs.fit_memory(50)
     assert inputs.at_once == 25
@@ -67,10 +55,10 @@ def test_parts_of_a_batch_have_its_features_and_gradients(pictures, depth, monke
         torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-6)
 
 
-def test_memory_for_a_whole_batch_and_for_none(pictures, monkeypatch):
+def test_memory_for_a_whole_batch_and_for_none(pictures, limit_memory):
     inputs = new_inputs(pictures, "network")
     inputs.fit_memory(50)
     assert inputs.at_once == 0
-    limit(monkeypatch, 10)
+    limit_memory(ResNet, 10)
     with pytest.raises(DDHError, match="too small for 25 images at once; use a smaller size"):
         inputs.fit_memory(50)
