@@ -11,7 +11,6 @@ from ddh.backbones import ResNet
 from ddh.bench.results import Outcome
 from ddh.cli import cli
 from ddh.images import LabelledImages, open_images
-from ddh.pretrain.recipe import Recipe
 
 
 @pytest.fixture
@@ -61,7 +60,7 @@ def test_another_version_or_pretraining_is_measured_again(shades, tmp_path, monk
     assert [record["seed"] for record in outcome.records] == [0, 1]
     assert " ± " in outcome.tables[0].rows[0][1]
     stages = ({"objective": "byol", "minutes": 1.0},)
-    monkeypatch.setattr("ddh.pretrain.recipe.recipe", lambda *given: Recipe(pretrain=stages))
+    monkeypatch.setattr("ddh.pretrain.recipe.preset_stages", lambda *given: stages)
     bench(tmp_path, *words)
     assert len(shades) == 4
     monkeypatch.setattr("ddh.__version__", "0.0.0")

@@ -21,7 +21,6 @@ from ddh.pretrain.inputs import ViewInputs
 from ddh.pretrain.pretraining import PretrainTask
 from ddh.pretrain.pseudo_codes import PseudoCodes
 from ddh.pretrain.schedule import MIN_STEPS, PretrainSchedule
-from ddh.train.device import largest_batch
 
 
 @pytest.fixture(autouse=True)
@@ -124,15 +123,19 @@ def new_task(pictures, plan):
 def test_batches_are_halved_until_a_step_fits_the_memory(pictures, limit_memory, objective, most):
     task = new_task(pictures, settings(epochs=1, batch_size=50, objective=objective))
     before = copy.deepcopy(task.objective.state_dict())
-    assert largest_batch(50, task.try_batch, task.objective) == 50
+    assert task.fitting_batch(50) == 50
+    features = task._features()
     limit_memory(SmallNetwork, most)
-    assert largest_batch(50, task.try_batch, task.objective) == 25
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        task._features()
+    assert task.fitting_batch(50) == 25
+    assert np.allclose(task._features(), features, atol=1e-5)
     after = task.objective.state_dict()
     assert all(torch.equal(after[name], value) for name, value in before.items())
     assert all(weight.grad is None for weight in task.objective.parameters())
     limit_memory(SmallNetwork, 10)
     with pytest.raises(DDHError, match="too small for 25 images at once; use a smaller size"):
-        largest_batch(50, task.try_batch, task.objective)
+        task.fitting_batch(50)
 
 
 def test_memory_that_is_used_up_in_the_middle_of_a_training(pictures, limit_memory):

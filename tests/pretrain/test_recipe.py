@@ -1,15 +1,14 @@
-"""Which network a collection gets."""
+"""What the presets do to the network."""
 
 import numpy as np
 import pytest
-from PIL import Image
 
-from ddh.backbones import create, save
+from ddh.backbones import save
 from ddh.hashers import DDH
 from ddh.images import open_images
 from ddh.pretrain import pretrain_settings
 from ddh.pretrain import recipe as module
-from ddh.pretrain.recipe import Recipe, longer_side, recipe
+from ddh.pretrain.recipe import preset_stages
 from ddh.train.settings import PRESETS
 
 
@@ -18,65 +17,47 @@ def tiny(images=30, side=8):
     return open_images(rng.integers(0, 256, (images, side, side, 3), dtype=np.uint8))
 
 
-def test_many_tiny_pictures_get_a_network_of_their_own():
-    many = tiny(20_000, side=2)
-    chosen = recipe("quality", many, gpu=True)
-    assert (chosen.backbone, chosen.weights) == ("resnet18-tiny", "random")
-    assert [stage.get("objective", "byol") for stage in chosen.pretrain] == ["byol", "pseudo-codes"]
-    for other in (
-        recipe("quality", many, gpu=False),
-        recipe("quality", many.take(range(19_999)), gpu=True),
-        recipe("fast", many, gpu=True),
-    ):
-        assert other == Recipe("efficientnet-lite0", "auto")
-
-
-def test_the_network_is_adapted_to_photographs():
-    photographs = open_images(np.zeros((1000, 65, 1, 3), np.uint8))
-    chosen = recipe("quality", photographs, gpu=True)
-    assert (chosen.backbone, chosen.weights) == ("efficientnet-lite0", "auto")
-    (plan,) = (pretrain_settings(224, True, stage) for stage in chosen.pretrain)
+def test_the_network_is_adapted_on_a_gpu():
+    (stage,) = preset_stages("quality", 1000, 224, gpu=True)
+    plan = pretrain_settings(224, True, stage, 1000)
     assert (plan.objective, plan.steps) == ("pseudo-codes", 900)
     assert plan.keep_better
     for other in (
-        recipe("quality", photographs, gpu=False),
-        recipe("quality", photographs.take(range(999)), gpu=True),
-        recipe("fast", photographs, gpu=True),
+        preset_stages("quality", 1000, 224, gpu=False),
+        preset_stages("quality", 999, 224, gpu=True),
+        preset_stages("quality", 1000, 64, gpu=True),  # which has no default length
+        preset_stages("fast", 1000, 224, gpu=True),
     ):
-        assert other == Recipe("efficientnet-lite0", "auto")
+        assert not other
 
 
-def test_the_longer_side_of_files_some_of_them_broken(tmp_path):
-    Image.new("RGB", (20, 50)).save(tmp_path / "a.png")
-    (tmp_path / "b.png").write_bytes(b"broken")
-    assert longer_side(open_images(tmp_path)) == 50
-    (tmp_path / "a.png").unlink()
-    assert longer_side(open_images(tmp_path)) == 0
-
-
-def test_ddh_follows_the_recipe_and_lets_the_user_overrule_it(monkeypatch, tmp_path):
-    """As if there were a GPU, and with a short recipe that takes 30 images for many."""
+def test_ddh_follows_the_preset_and_lets_the_user_overrule_it(monkeypatch, tmp_path):
+    """As if there were a GPU, with a short pretraining that takes 30 images for enough."""
     monkeypatch.setattr("ddh.hashers.ddh.device_type", lambda device: "cuda")
-    monkeypatch.setattr(module, "MANY", 30)
-    monkeypatch.setattr(module, "STAGES", ({"epochs": 1, "batch_size": 15},))
+    monkeypatch.setattr(module, "SOME", 30)
+    monkeypatch.setattr(module, "ADAPTATION", ({"epochs": 1, "batch_size": 15},))
     pixels = tiny().pixels
 
     def fit(**changes):
-        model = DDH(4, preset="quality", epochs=1, device="cpu", size=8, **changes).fit(pixels)
+        settings = {"size": 65, "preset": "quality", "epochs": 1, "device": "cpu"} | changes
+        model = DDH(4, **settings).fit(pixels)
         return model, model._backbone
 
     model, backbone = fit()
-    assert backbone.name == create("resnet18-tiny", "random", 8).name
-    assert backbone.origin == "byol for 1 epochs from random"
+    assert backbone.name == "efficientnet-lite0"
+    assert backbone.origin.startswith("byol for 1 epochs from imagenet")
     assert [entry["step"] for entry in model.pretraining_] == [2]
     assert model.settings_["flip_tta"]
-    _, backbone = fit(pretrain={"epochs": 2, "batch_size": 30})
+    model, _ = fit(size=64)
+    assert not hasattr(model, "pretraining_")
+    own = {"backbone": "resnet18-tiny", "weights": "random", "size": 8}
+    _, backbone = fit(**own, pretrain={"epochs": 2, "batch_size": 30})
     assert backbone.origin == "byol for 2 epochs from random"
     save(backbone, tmp_path / "mine.safetensors")
-    model, backbone = fit(weights=str(tmp_path / "mine.safetensors"))
+    model, backbone = fit(weights=str(tmp_path / "mine.safetensors"), backbone="auto", size=8)
     assert backbone.origin.startswith("byol for 2 epochs from random")
     assert not hasattr(model, "pretraining_")
-    model, backbone = fit(backbone="resnet18-tiny", weights="random")
+    model, backbone = fit(**own)
     assert backbone.origin == "random"
     assert not hasattr(model, "pretraining_")
 

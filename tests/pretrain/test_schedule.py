@@ -44,7 +44,9 @@ def test_photographs_have_a_default_length():
     plan = pretrain_settings(224, True, changes)
     assert (plan.epochs, plan.steps, plan.minutes) == (None, 900, None)
     assert plan.keep_better
-    timed = pretrain_settings(224, True, changes | {"minutes": 2.0})
+    steps = [pretrain_settings(224, True, changes, n).steps for n in (23_040, 30_720, 10**9)]
+    assert steps == [900, 1200, 1800]  # each image twenty times, within bounds
+    timed = pretrain_settings(224, True, changes | {"minutes": 2.0}, 10**9)
     assert (timed.steps, timed.minutes) == (None, 2.0)
     assert PretrainSchedule(plan, 23).total == 900
     with pytest.raises(InputError, match="epochs, steps or minutes"):

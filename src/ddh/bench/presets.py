@@ -1,7 +1,6 @@
 """`ddh bench presets`: mAP and training time of each preset, from images to codes."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -55,7 +54,7 @@ def presets(
     ddh bench presets --data DIR --images 40000 --device cuda
     """
     from ddh.hashers import DDH
-    from ddh.pretrain.recipe import recipe
+    from ddh.pretrain.recipe import preset_stages
     from ddh.train import settings as preset_settings
     from ddh.train.device import choose
 
@@ -73,8 +72,8 @@ def presets(
     }
     for preset, length, seed in track(jobs, "Presets", unit="fit"):
         own = {"preset": preset, "bits": length, "seed": seed}
-        trained = recipe(preset, database.images, choose(device).type == "cuda")
-        settings = {"settings": preset_settings(preset).to_dict(), "recipe": asdict(trained)}
+        stages = preset_stages(preset, len(database), 224, choose(device).type == "cuda")
+        settings = {"settings": preset_settings(preset).to_dict(), "pretrain": stages}
         key = {**shared, **own, **settings, "device": device}
         model = DDH(bits=length, preset=preset, random_state=seed, device=device)
         compute = partial(measure, model, database, queries, min(DEPTH, images))

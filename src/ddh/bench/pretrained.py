@@ -49,7 +49,7 @@ def learn(
     named = (options.backbone, options.weights) if start is None else ("auto", str(start))
     network = create(*named, options.size)
     trained = network.origin != "random"
-    settings = pretrain_settings(network.preprocessing.size, trained, changes)
+    settings = pretrain_settings(network.preprocessing.size, trained, changes, len(rows))
     key = {
         "data": data.name,
         "images": digest(np.array(list(data.images.names)), rows),

@@ -73,26 +73,28 @@ def quality(
 ) -> None:
     """Pretrain a network on the training images of CIFAR-10, then learn codes from its features.
 
-    No labels are used, and with the default weights no other images. The training is that of the
-    preset "quality"; change its settings with --set byol.NAME=VALUE and --set
-    pseudo-codes.NAME=VALUE.
+    No labels are used, and with the default weights no other images. Change settings of the
+    training with --set byol.NAME=VALUE and --set pseudo-codes.NAME=VALUE.
 
     \b
     ddh bench quality --data DIR --device cuda
-    ddh bench quality --data DIR --backbone efficientnet-lite0 --weights auto --size 128 --minutes 0
+    ddh bench quality --data DIR --backbone efficientnet-lite0 --weights auto --minutes 0 \\
+      --set pseudo-codes.steps=1800
     ddh bench quality --data DIR --set pseudo-codes.rounds=3 --set pseudo-codes.consistency=0
     """
-    from ddh.pretrain.recipe import STAGES
+    from ddh.pretrain.recipe import FROM_SCRATCH
 
     options, store = BenchOptions(**shared), Store(shared["output"])
     table = TABLE.only(options.methods)
     data, split = cifar10_images(options)
     byol, pseudo_codes = (minutes, epochs), (pseudo_codes_minutes, pseudo_codes_epochs)
     stages = []
-    for name, preset, given in zip(OBJECTIVES, STAGES, (byol, pseudo_codes), strict=True):
+    for name, preset, given in zip(OBJECTIVES, FROM_SCRATCH, (byol, pseudo_codes), strict=True):
+        changes = options.settings.get(name, {})
         length = (preset["minutes"], None) if given == (None, None) else given
-        changes = {"minutes": length[0], "epochs": length[1], **options.settings.get(name, {})}
-        stages.append({**preset, **changes})
+        if "steps" in changes:
+            length = (None, None)
+        stages.append({**preset, "minutes": length[0], "epochs": length[1], **changes})
     if neighbours_from is not None:
         stages[0]["neighbours_from"] = neighbours_from
     trained = (held_out(split) if unseen else split).train
@@ -135,7 +137,7 @@ def _learn(
     history: list[dict[str, Any]] = []
     points: list[tuple[float, Path]] = []
     for stage in stages:
-        if stage["minutes"] or stage["epochs"]:
+        if stage["minutes"] or stage["epochs"] or stage.get("steps"):
             start = None if learned is None else learned.weights
             learned = learn(data, trained, options, store, stage, moments, start)
             history += learned.history

@@ -89,10 +89,11 @@ def pretrain(
         raise InputError(f"{images} holds features: pretraining needs the images themselves")
     torch.manual_seed(seed)
     network = create(backbone, weights, size)
-    chosen = pretrain_settings(network.preprocessing.size, network.origin != "random", settings)
+    source, trained = open_images(X), network.origin != "random"
+    chosen = pretrain_settings(network.preprocessing.size, trained, settings, len(source))
     with run_folder(checkpoint_dir(out), resume, seed) as kept:
         options: dict[str, Any] = {"device": device, "seed": seed, "resume": resume}
-        done = run(network, open_images(X), chosen, folder=kept.folder, **options)
+        done = run(network, source, chosen, folder=kept.folder, **options)
         save(done.backbone, out)
     document = {
         "weights": str(out),

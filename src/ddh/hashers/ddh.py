@@ -23,7 +23,7 @@ from ddh.backbones import (
 from ddh.hashers.base import Floats
 from ddh.hashers.image_hasher import ImageHasher
 from ddh.images import ImageSource
-from ddh.pretrain.recipe import Stages, recipe
+from ddh.pretrain.recipe import Stages, preset_stages
 from ddh.train.device import device_type
 from ddh.train.distributed import current
 from ddh.train.features import Features, Pictures
@@ -268,13 +268,11 @@ class DDH(ImageHasher):
             )
         name, weights, stages = self.backbone, self.weights, self._pretrain_stages()
         if name is None:
-            taken = recipe(self.preset, source, device_type(self.device) == "cuda")
-            name = taken.backbone
-            if weights == "auto":
-                weights = taken.weights
-                # Several processes take a trained network as it is, rather than refuse to fit.
-                if weights == "random" or current().is_single:
-                    stages = stages or taken.pretrain
+            name, pixels = "efficientnet-lite0", self.size or 224
+            gpu = device_type(self.device) == "cuda"
+            # Several processes take the network as it is, rather than refuse to fit.
+            if weights == "auto" and current().is_single:
+                stages = stages or preset_stages(self.preset, len(source), pixels, gpu)
         trains = bool(stages) or self.depth != "head"
         network = self._network(name, weights, self.size, run.seed, trains=trains)
         if self.chosen_settings.flip_tta and self.depth == "head":

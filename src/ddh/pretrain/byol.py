@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from ddh.backbones import Backbone
+from ddh.pretrain.recipe import TINY
 from ddh.pretrain.settings import PretrainSettings, SelfSupervised, projection
 from ddh.pretrain.transforms import ViewSettings
 
-TINY = 64  # images with sides of at most this many pixels are neither blurred nor solarised
 HIDDEN, OUT = 1024, 256
 INITIAL_MOMENTUM = 0.99
 
@@ -29,10 +29,10 @@ class BYOL(SelfSupervised):
     """Symmetric BYOL; the result is the target backbone, an average over the last steps."""
 
     @classmethod
-    def defaults(cls, size: int, trained: bool) -> Mapping[str, Any]:
+    def defaults(cls, size: int, trained: bool, images: int) -> Mapping[str, Any]:
         """A tenth of the learning rate for trained weights: adapt them, do not destroy them."""
         first = second = ViewSettings()
-        if size > TINY:
+        if size > TINY:  # smaller ones are neither blurred nor solarised
             first = replace(first, blur_prob=0.5)
             second = replace(second, blur_prob=0.1, solarise_prob=0.2)
         return {

@@ -113,7 +113,7 @@ def pretrain(
     task = PretrainTask(inputs, _schedule(settings, batch_size, n), seed, on_eval)
     fitting = batch_size
     if where.type == "cuda":
-        fitting = largest_batch(batch_size, task.try_batch, task.objective)
+        fitting = task.fitting_batch(batch_size)
     if fitting < batch_size:
         warnings.warn(
             f"the GPU's memory is too small for {batch_size} images at once: {fitting} are taken",
@@ -169,7 +169,8 @@ def pretrain_stages(
     epochs, seconds, improved = 0.0, 0.0, False
     size, trained = backbone.preprocessing.size, backbone.origin != "random"
     plans = [
-        pretrain_settings(size, trained or number > 0, stage) for number, stage in enumerate(stages)
+        pretrain_settings(size, trained or number > 0, stage, len(source))
+        for number, stage in enumerate(stages)
     ]
     for number, plan in enumerate(plans):
         done = pretrain(
@@ -205,6 +206,7 @@ class PretrainTask(TrainingTask):
             steps = math.inf if inputs.size <= TINY or minutes >= COMPILED_MINUTES else 0
         self.forward = compiled(self.objective, self.device, steps)
         self.half = self.device.type == "cuda" and supports_bfloat16(self.device)
+        self.feature_batch = FEATURE_BATCH
         self.step = 0
         self.initial = copy.deepcopy(self.backbone).cpu() if self.settings.keep_better else None
         self.initial_agreement: float | None = None
@@ -235,6 +237,13 @@ class PretrainTask(TrainingTask):
         """Gradients of a batch, to see whether it fits the memory."""
         rows, views = next(self.inputs.batches([np.arange(size)], [self.seed]))
         self.loss(views, rows, 0.0).backward()
+
+    def fitting_batch(self, size: int) -> int:
+        """`size` images, or as many as fit the memory, of which features are then extracted too."""
+        fitting = largest_batch(size, self.try_batch, self.objective)
+        if fitting < size:
+            self.feature_batch = min(self.feature_batch, fitting)
+        return fitting
 
     def after_step(self, progress: float) -> None:
         self.step += 1
@@ -343,7 +352,7 @@ class PretrainTask(TrainingTask):
         return torch.cat(found).cpu().numpy()
 
     def _batches(self, rows: NDArray[np.int64]) -> Iterator[Tensor]:
-        parts = np.array_split(rows, math.ceil(len(rows) / FEATURE_BATCH))
+        parts = np.array_split(rows, math.ceil(len(rows) / self.feature_batch))
         return self.inputs.images(parts)
 
     def _result_features(self, x: Tensor) -> Tensor:

@@ -32,7 +32,8 @@ from ddh._core.errors import InputError
 from ddh.backbones import Backbone
 from ddh.neighbours import knn
 from ddh.neighbours.statistics import graph_of
-from ddh.pretrain.byol import TINY, cosine, heads
+from ddh.pretrain.byol import cosine, heads
+from ddh.pretrain.recipe import TINY
 from ddh.pretrain.settings import PretrainSettings, SelfSupervised, projection
 from ddh.pretrain.transforms import ViewSettings
 from ddh.train.head import fit_head
@@ -47,7 +48,8 @@ STRONG = ViewSettings(
 HIDDEN = 512
 SHARPNESS = 5.0
 EMA_RATE, EMA_RATE_WARMUP = 0.005, 0.05  # 1 - momentum of the moving average
-STEPS = 900  # that adapt a network to photographs
+STEPS, MOST_STEPS = 900, 1800  # that adapt a network
+VISITS = 20  # of each image, within these bounds
 WARMUP = 0.1  # fraction of a round with the higher rate
 
 
@@ -60,7 +62,7 @@ class PseudoCodes(SelfSupervised):
     confidence: Tensor
 
     @classmethod
-    def defaults(cls, size: int, trained: bool) -> Mapping[str, Any]:
+    def defaults(cls, size: int, trained: bool, images: int) -> Mapping[str, Any]:
         if not trained:
             raise InputError(
                 "pseudo-codes need meaningful neighbourhoods, which random weights do not give: "
@@ -70,7 +72,9 @@ class PseudoCodes(SelfSupervised):
         if size <= TINY:
             chosen["learning_rate"] = 0.025
         else:
-            chosen |= {"learning_rate": 0.01, "keep_better": True, "steps": STEPS}
+            steps = VISITS * images // PretrainSettings.batch_size
+            steps = min(max(STEPS, steps), MOST_STEPS)
+            chosen |= {"learning_rate": 0.01, "keep_better": True, "steps": steps}
         return chosen
 
     def __init__(self, backbone: Backbone, settings: PretrainSettings, images: int) -> None:

@@ -116,8 +116,9 @@ class SelfSupervised(nn.Module, ABC):
     needs_features = False
 
     @classmethod
-    def defaults(cls, size: int, trained: bool) -> Mapping[str, Any]:
-        """Settings for inputs of `size` pixels and for trained or random initial weights."""
+    def defaults(cls, size: int, trained: bool, images: int) -> Mapping[str, Any]:
+        """Settings for inputs of `size` pixels, trained or random initial weights, and so many
+        images."""
         return {}
 
     @abstractmethod
@@ -161,11 +162,12 @@ def objective_class(name: str) -> type[SelfSupervised]:
 
 
 def pretrain_settings(
-    size: int, trained: bool, changes: Mapping[str, Any] | None = None
+    size: int, trained: bool, changes: Mapping[str, Any] | None = None, images: int = 0
 ) -> PretrainSettings:
     """Return the default settings of an objective, with some of them changed.
 
-    They are for inputs of `size` pixels, and for initial weights that are `trained` or random.
+    They are for inputs of `size` pixels, for initial weights that are `trained` or random, and for
+    a collection of so many `images`.
     `changes` are fields of `PretrainSettings`, and of `ViewSettings` for both views, by name.
 
     >>> pretrain_settings(32, trained=False, changes={"epochs": 200}).learning_rate
@@ -178,7 +180,7 @@ def pretrain_settings(
         raise InputError(f"there is no setting {unknown[0]!r}; there are: {sorted(known)}")
     view_changes = {name: given.pop(name) for name in view_names & given.keys()}
     objective = PretrainSettings(**{"epochs": 1, **_without_length(given)}).objective
-    defaults = objective_class(objective).defaults(size, trained)
+    defaults = objective_class(objective).defaults(size, trained, images)
     if any(name in given for name in LENGTHS):
         defaults = _without_length(defaults)
     chosen = PretrainSettings(**{**defaults, **given})

@@ -179,7 +179,7 @@ PRESETS: dict[str, Settings] = {
         network_epochs=0,
     ),
     "fast": Settings(),
-    "quality": Settings(flip_tta=True),  # `ddh.pretrain.recipe` adds the choice of the network
+    "quality": Settings(flip_tta=True),  # `ddh.pretrain.recipe` adds a pretraining
 }  # fmt: skip
 
 
