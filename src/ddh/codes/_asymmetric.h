@@ -18,7 +18,11 @@
    Many queries share a larger table instead: for each value of each byte of a code, a line of it
    holds what that byte loses for up to 128 queries, one to a byte of the line. The sums of a row
    for all of them are then as many loads and additions as it has bytes. The first rows are
-   ranked for each query by itself, so that the scale of the table holds for most of the others. */
+   ranked for each query by itself, so that the scale of the table holds for most of the others.
+
+   One query alone is not worth any rearrangement. Where the processor counts the bits of vectors,
+   its losses are bounded by that: what a bit loses is rounded down to a few binary digits, and for
+   each digit the bits are counted that differ and have it. */
 
 #include <math.h>
 
@@ -35,6 +39,8 @@
 #define TOGETHER_ROWS 32768 /* fewer rows are not worth it */
 #define HEAD_SHARE 32       /* one row of so many is ranked for each query first: limits fall fast there */
 #define LINE_ROWS 8192      /* between two looks at the scale of a table */
+#define DIGITS 4            /* of what a bit loses, where bits are counted */
+#define COUNT_STEP 32       /* rows that are counted between two looks at the answers */
 
 typedef struct {
     double score;
@@ -205,6 +211,49 @@ static void scale_lines(Together *g) {
     }
 }
 
+/* ------------------------------------------------------------------ one query */
+
+typedef struct {
+    uint64_t signs;          /* of the query, as a row that agrees with all of them has its bits */
+    uint64_t digits[DIGITS]; /* bits whose loss has this digit, the highest first */
+    double unit;             /* that losses are counted in */
+} Weights;
+
+/* A bit that differs loses 2 |value|. The unit is that which keeps most of these losses. */
+static Weights weights_of(const double *values) {
+    const unsigned most = (1u << DIGITS) - 1;
+    double largest = 0, kept = 0;
+    Weights w = {.unit = 1};
+    for (int i = 0; i < 64; i++) {
+        if (values[i] >= 0) w.signs |= 1ull << (i ^ 7); /* bytes begin with their highest bit */
+        largest = fabs(values[i]) > largest ? fabs(values[i]) : largest;
+    }
+    for (double share = 1; largest > 1e-290 && share > 0.3; share *= 0.8) {
+        const double unit = 2 * largest * share / most;
+        uint64_t digits[DIGITS] = {0};
+        double sum = 0;
+        for (int i = 0; i < 64; i++) {
+            const double loss = 2 * fabs(values[i]) / unit * (1 - ROUNDING);
+            const unsigned whole = loss < most ? (unsigned)loss : most;
+            sum += unit * whole;
+            for (int d = 0; d < DIGITS; d++)
+                digits[d] |= (uint64_t)(whole >> (DIGITS - 1 - d) & 1) << (i ^ 7);
+        }
+        if (sum <= kept) continue;
+        kept = sum;
+        w.unit = unit;
+        memcpy(w.digits, digits, sizeof digits);
+    }
+    return w;
+}
+
+/* Losses that a row may have which can still enter. */
+static uint64_t counted_limit(const Ranking *r, const Weights *w) {
+    if (r->floor == -INFINITY) return 64 << DIGITS;
+    const double loss = (r->best - r->floor + r->slack) / w->unit * (1 + ROUNDING);
+    return loss < (64 << DIGITS) ? (uint64_t)loss : 64 << DIGITS;
+}
+
 /* ------------------------------------------------------------------ instruction sets */
 
 /* Rows are rearranged by bytes in blocks of a vector; the width is padded to one that fits. */
@@ -219,6 +268,7 @@ typedef struct {
     size_t costs[2]; /* of a row for such a line: that of so many queries by themselves */
     void (*fill)(Together *g);
     void (*scan_lines)(Together *g, const uint8_t *rows, size_t n, size_t first);
+    void (*count)(const uint8_t *rows, size_t n, const double *values, Ranking *r); /* or NULL */
 } Asymmetric;
 
 #if defined(HAVE_NEON)
@@ -241,6 +291,41 @@ typedef struct {
 #define TARGET __attribute__((target("avx2,bmi,popcnt")))
 #include "_asymmetric_isa.h"
 
+/* All rows of 8 bytes for one query. */
+__attribute__((target("avx512f,avx512vpopcntdq,bmi,popcnt"))) static void count_avx512(
+    const uint8_t *rows, size_t n, const double *values, Ranking *r) {
+    const Weights w = weights_of(values);
+    const __m512i signs = _mm512_set1_epi64((int64_t)w.signs);
+    __m512i limit = _mm512_set1_epi64((int64_t)counted_limit(r, &w)), digits[DIGITS];
+    for (int d = 0; d < DIGITS; d++) digits[d] = _mm512_set1_epi64((int64_t)w.digits[d]);
+    size_t first = 0;
+    for (; first + COUNT_STEP <= n; first += COUNT_STEP, rows += 8 * COUNT_STEP) {
+        uint32_t mask = 0;
+        UNROLL for (int v = 0; v < COUNT_STEP / 8; v++) {
+            const __m512i x = _mm512_loadu_si512(rows + 64 * v);
+            __m512i sum = _mm512_setzero_si512();
+            PREFETCH(rows + AHEAD + 64 * v);
+            UNROLL for (int d = 0; d < DIGITS; d++) { /* (x ^ signs) & digit */
+                const __m512i lost = _mm512_ternarylogic_epi64(x, signs, digits[d], 0x28);
+                sum = _mm512_add_epi64(_mm512_add_epi64(sum, sum), _mm512_popcnt_epi64(lost));
+            }
+            mask |= (uint32_t)_mm512_cmple_epu64_mask(sum, limit) << 8 * v;
+        }
+        if (!mask) continue;
+        for (; mask; mask &= mask - 1) {
+            const size_t i = (size_t)trailing_zeros(mask);
+            const double score = score_of(r->sums, rows + 8 * i, 8);
+            if (score >= r->floor) offer(r, score, first + i);
+        }
+        if (is_full(r)) return;
+        limit = _mm512_set1_epi64((int64_t)counted_limit(r, &w));
+    }
+    for (; first < n; first++, rows += 8) {
+        const double score = score_of(r->sums, rows, 8);
+        if (score >= r->floor) offer(r, score, first);
+    }
+}
+
 #endif
 
 static void scan_plain(const uint8_t *tile, const uint8_t *rows, size_t n, size_t first,
@@ -255,16 +340,16 @@ static void scan_plain(const uint8_t *tile, const uint8_t *rows, size_t n, size_
 static const Asymmetric *asymmetric_named(const char *name) {
     static const Asymmetric all[] = {
 #if defined(HAVE_NEON)
-        {"neon", STEP * 16, arrange_neon, scan_losses_neon, 0, {0, 0}, NULL, NULL},
+        {"neon", STEP * 16, arrange_neon, scan_losses_neon, 0, {0, 0}, NULL, NULL, NULL},
 #elif defined(HAVE_X86)
         {"avx512", STEP * 64, arrange_avx512bw, scan_losses_avx512bw, 64, {38, 60},
-         fill_table_avx512bw, scan_lines_avx512bw},
+         fill_table_avx512bw, scan_lines_avx512bw, count_avx512},
         {"avx512bw", STEP * 64, arrange_avx512bw, scan_losses_avx512bw, 64, {38, 60},
-         fill_table_avx512bw, scan_lines_avx512bw},
+         fill_table_avx512bw, scan_lines_avx512bw, NULL},
         {"avx2", STEP * 32, arrange_avx2, scan_losses_avx2, 32, {16, 25}, fill_table_avx2,
-         scan_lines_avx2},
+         scan_lines_avx2, NULL},
 #endif
-        {"plain", 256, NULL, scan_plain, 0, {0, 0}, NULL, NULL},
+        {"plain", 256, NULL, scan_plain, 0, {0, 0}, NULL, NULL, NULL},
     };
     const Asymmetric *found = all;
     while (strcmp(found->name, name)) found++;
@@ -404,7 +489,11 @@ static int rank_group(const Call *c, const double *values, size_t count, size_t 
         start_ranking(r, values + i * 8 * c->width);
         clear_ranking(r, floors[i]);
     }
-    good = good && rank_all(c, rankings, count);
+    const Asymmetric *a = asymmetric_named(c->variant->name);
+    if (good && count == 1 && c->width == 8 && a->count)
+        a->count(c->rows, c->n, values, rankings);
+    else
+        good = good && rank_all(c, rankings, count);
     for (size_t i = 0; good && i < count; i++) {
         Ranking *r = &rankings[i];
         if (r->used < k) { /* the guess was too high */
