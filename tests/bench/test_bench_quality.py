@@ -81,6 +81,17 @@ def test_pretraining_without_the_images_that_it_is_judged_by(pictures, monkeypat
     assert np.array_equal(without, held_out(split).database)
 
 
+def test_steps_instead_of_minutes(pictures, monkeypatch, tmp_path):
+    def learned(data, rows, options, store, stage, *given):
+        assert stage == {"objective": "pseudo-codes", "minutes": None, "epochs": None, "steps": 3}
+        raise InterruptedError("pretrained")
+
+    monkeypatch.setattr("ddh.bench.quality.learn", learned)
+    words = ["bench", "quality", "-o", str(tmp_path), "-q", "--minutes", "0", "--device", "cpu"]
+    with pytest.raises(InterruptedError):
+        CliRunner().invoke(cli, [*words, "--set", "pseudo-codes.steps=3"], catch_exceptions=False)
+
+
 def test_held_out_queries_are_training_images():
     train = np.arange(100, 200)
     split = RetrievalSplit("all", np.arange(100), train, train, 1000)

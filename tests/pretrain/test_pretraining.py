@@ -14,10 +14,10 @@ from small_network import SmallNetwork, settings
 
 from ddh._core import jobs
 from ddh._core.errors import DDHError, DDHWarning, InputError, ModelError
-from ddh.images import ImageArray, ImageFolder
+from ddh.images import ImageArray, ImageFolder, Preprocessing, open_images
 from ddh.pretrain import pretrain, pretrain_stages, pretraining
 from ddh.pretrain.byol import BYOL
-from ddh.pretrain.inputs import ViewInputs
+from ddh.pretrain.inputs import ViewInputs, decode, longer_side
 from ddh.pretrain.pretraining import PretrainTask
 from ddh.pretrain.pseudo_codes import PseudoCodes
 from ddh.pretrain.schedule import MIN_STEPS, PretrainSchedule
@@ -112,6 +112,24 @@ def test_a_run_of_few_steps_draws_a_sample_of_many_images(pictures, monkeypatch,
     assert pretrain(SmallNetwork(), pictures, often, device="cpu").images == n
     whole = settings(epochs=1, batch_size=50)
     assert pretrain(SmallNetwork(), pictures, whole, device="cpu").images == n
+
+
+@pytest.mark.parametrize(("sizes", "side"), [((20, 40), 40), ((20, 65), 115), ((20, 64), 64)])
+def test_tiny_images_are_not_decoded_to_more_than_they_have(tmp_path, sizes, side):
+    for name, size in zip("ab", sizes, strict=True):
+        Image.new("RGB", (size, 10)).save(tmp_path / f"{name}.png")
+    pixels, _ = decode(open_images(tmp_path), Preprocessing(100), None)
+    assert pixels.shape == (2, side, side, 3)
+    smaller, _ = decode(open_images(tmp_path), Preprocessing(8), None)
+    assert smaller.shape == (2, 9, 9, 3)
+
+
+def test_the_longer_side_of_files_some_of_them_broken(tmp_path):
+    Image.new("RGB", (20, 50)).save(tmp_path / "a.png")
+    (tmp_path / "b.png").write_bytes(b"broken")
+    assert longer_side(open_images(tmp_path)) == 50
+    (tmp_path / "a.png").unlink()
+    assert longer_side(open_images(tmp_path)) == 0
 
 
 def new_task(pictures, plan):

@@ -1,7 +1,8 @@
 """Training batches of two random views per image: decoded images, and views made on the device.
 
 Small square arrays are used as they are. Other images are decoded once, to squares slightly larger
-than the network's input: 3 x side^2 bytes each, in memory or, given a folder, in a mapped file.
+than the network's input, or of their own size if they are tiny: 3 x side^2 bytes each, in memory
+or, given a folder, in a mapped file.
 Pixels that fill at most a quarter of the free GPU memory are moved there.
 """
 
@@ -15,9 +16,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ddh._core.errors import DDHError
 from ddh.backbones import Backbone
 from ddh.images import Failure, ImageArray, ImageSource, Preprocessing, load_batches
 from ddh.pretrain.neighbour_positives import NeighbourPositives
+from ddh.pretrain.recipe import TINY
 from ddh.pretrain.settings import PretrainSettings
 from ddh.pretrain.transforms import ViewSettings, random_view
 from ddh.train.features import RowStore
@@ -27,6 +30,7 @@ from ddh.train.inputs import Inputs, Parts
 MARGIN = 1.15  # side of the decoded squares, relative to the network's input
 RESIDENT_FRACTION = 4
 DECODE_BATCH = 64
+SAMPLE = 100  # images whose size is looked at
 VIEW_BYTES = 64 << 20  # of the views that are made at once
 
 Views = tuple[Tensor, Tensor]
@@ -123,7 +127,10 @@ def decode(
         height, width = source.pixels.shape[1:3]
         if height == width <= 2 * preprocessing.size:
             return source.pixels, []
-    square = replace(preprocessing, size=round(MARGIN * preprocessing.size), resize=None)
+    side, largest = round(MARGIN * preprocessing.size), longer_side(source)
+    if 0 < largest <= TINY:
+        side = min(side, largest)
+    square = replace(preprocessing, size=side, resize=None)
     file = None
     if folder is not None:
         file = folder / f"pixels-{images_digest(source, **square.to_dict())}.npy"
@@ -132,3 +139,14 @@ def decode(
     store.fill("Decoding", ((batch.pixels, batch.failures) for batch in batches))
     pixels, _, failures = store.finish()
     return pixels, failures
+
+
+def longer_side(source: ImageSource) -> int:
+    """Longer side of the largest image in a sample; 0 if none of them can be read."""
+    largest = 0
+    for i in np.linspace(0, len(source) - 1, min(SAMPLE, len(source))).astype(int):
+        try:
+            largest = max(largest, *source.read(int(i)).size)
+        except DDHError:
+            continue  # the loader will report it
+    return largest
