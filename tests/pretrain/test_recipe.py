@@ -18,15 +18,16 @@ def tiny(images=30, side=8):
 
 
 def test_the_network_is_adapted_on_a_gpu():
-    (stage,) = preset_stages("quality", 1000, 224, gpu=True)
+    (stage,) = preset_stages("quality", 1000, gpu=True)
+    assert preset_stages("quality", 1000, gpu=True, size=224) == (stage,)
     plan = pretrain_settings(224, True, stage, 1000)
     assert (plan.objective, plan.steps) == ("pseudo-codes", 900)
     assert plan.keep_better
     for other in (
-        preset_stages("quality", 1000, 224, gpu=False),
-        preset_stages("quality", 999, 224, gpu=True),
-        preset_stages("quality", 1000, 64, gpu=True),  # which has no default length
-        preset_stages("fast", 1000, 224, gpu=True),
+        preset_stages("quality", 1000, gpu=False),
+        preset_stages("quality", 999, gpu=True),
+        preset_stages("quality", 1000, gpu=True, size=64),  # which has no default length
+        preset_stages("fast", 1000, gpu=True),
     ):
         assert not other
 

@@ -72,7 +72,7 @@ def presets(
     }
     for preset, length, seed in track(jobs, "Presets", unit="fit"):
         own = {"preset": preset, "bits": length, "seed": seed}
-        stages = preset_stages(preset, len(database), 224, choose(device).type == "cuda")
+        stages = preset_stages(preset, len(database), choose(device).type == "cuda")
         settings = {"settings": preset_settings(preset).to_dict(), "pretrain": stages}
         key = {**shared, **own, **settings, "device": device}
         model = DDH(bits=length, preset=preset, random_state=seed, device=device)

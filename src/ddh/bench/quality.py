@@ -33,7 +33,10 @@ TABLE = replace(
 )
 HELD_OUT = 10  # one training image in this many is a query of the curve over time
 CURVE_BITS = (16, 64)
-OBJECTIVES = ("byol", "pseudo-codes")
+STAGES: dict[str, dict[str, Any]] = {
+    "byol": {"minutes": 16.0, "neighbours_from": 0.8},
+    "pseudo-codes": {"objective": "pseudo-codes", "minutes": 4.0},
+}
 
 
 @click.command(
@@ -82,19 +85,17 @@ def quality(
       --set pseudo-codes.steps=1800
     ddh bench quality --data DIR --set pseudo-codes.rounds=3 --set pseudo-codes.consistency=0
     """
-    from ddh.pretrain.recipe import FROM_SCRATCH
-
     options, store = BenchOptions(**shared), Store(shared["output"])
     table = TABLE.only(options.methods)
     data, split = cifar10_images(options)
     byol, pseudo_codes = (minutes, epochs), (pseudo_codes_minutes, pseudo_codes_epochs)
     stages = []
-    for name, preset, given in zip(OBJECTIVES, FROM_SCRATCH, (byol, pseudo_codes), strict=True):
+    for (name, stage), given in zip(STAGES.items(), (byol, pseudo_codes), strict=True):
         changes = options.settings.get(name, {})
-        length = (preset["minutes"], None) if given == (None, None) else given
+        length = (stage["minutes"], None) if given == (None, None) else given
         if "steps" in changes:
             length = (None, None)
-        stages.append({**preset, "minutes": length[0], "epochs": length[1], **changes})
+        stages.append({**stage, "minutes": length[0], "epochs": length[1], **changes})
     if neighbours_from is not None:
         stages[0]["neighbours_from"] = neighbours_from
     trained = (held_out(split) if unseen else split).train

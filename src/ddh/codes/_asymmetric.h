@@ -49,6 +49,7 @@ typedef struct {
 
 typedef struct {
     size_t width, k, used;
+    const double *values; /* of the query, 8 for each byte of a code */
     double *sums;         /* 16 for each half byte */
     uint8_t *losses;      /* the same, scaled and rounded down */
     Scored *heap;         /* the best rows so far, the worst of them first */
@@ -77,8 +78,8 @@ static void fill_sums(double *sums, const double *values, size_t width) {
         }
 }
 
-static void start_ranking(Ranking *r, const double *values) {
-    fill_sums(r->sums, values, r->width);
+static void start_ranking(Ranking *r) {
+    fill_sums(r->sums, r->values, r->width);
     /* Additions are monotonic, so the row that agrees with all signs has the highest score. */
     r->best = 0;
     for (size_t i = 0; i < r->width; i++) {
@@ -268,7 +269,7 @@ typedef struct {
     size_t costs[2]; /* of a row for such a line: that of so many queries by themselves */
     void (*fill)(Together *g);
     void (*scan_lines)(Together *g, const uint8_t *rows, size_t n, size_t first);
-    void (*count)(const uint8_t *rows, size_t n, const double *values, Ranking *r); /* or NULL */
+    void (*count)(const uint8_t *rows, size_t n, Ranking *r); /* or NULL */
 } Asymmetric;
 
 #if defined(HAVE_NEON)
@@ -293,8 +294,8 @@ typedef struct {
 
 /* All rows of 8 bytes for one query. */
 __attribute__((target("avx512f,avx512vpopcntdq,bmi,popcnt"))) static void count_avx512(
-    const uint8_t *rows, size_t n, const double *values, Ranking *r) {
-    const Weights w = weights_of(values);
+    const uint8_t *rows, size_t n, Ranking *r) {
+    const Weights w = weights_of(r->values);
     const __m512i signs = _mm512_set1_epi64((int64_t)w.signs);
     __m512i limit = _mm512_set1_epi64((int64_t)counted_limit(r, &w)), digits[DIGITS];
     for (int d = 0; d < DIGITS; d++) digits[d] = _mm512_set1_epi64((int64_t)w.digits[d]);
@@ -434,6 +435,10 @@ static int rank_all(const Call *c, Ranking *rankings, size_t count) {
     const Asymmetric *a = asymmetric_named(c->variant->name);
     const size_t k = rankings->k, share = c->n / HEAD_SHARE;
     size_t head = c->n, from = 0;
+    if (count == 1 && c->width == 8 && a->count) {
+        a->count(c->rows, c->n, rankings);
+        return 1;
+    }
     if (c->n >= TOGETHER_ROWS && line_vectors(a, c->width, count)) {
         head = 0;
         for (size_t i = 0; i < count; i++)
@@ -484,16 +489,13 @@ static int rank_group(const Call *c, const double *values, size_t count, size_t 
     int good = rankings && sums && losses && heaps;
     for (size_t i = 0; good && i < count; i++) {
         Ranking *r = &rankings[i];
-        *r = (Ranking){.width = c->width, .k = k, .sums = sums + i * 32 * c->width,
-                       .losses = losses + i * 32 * c->width, .heap = heaps + i * k};
-        start_ranking(r, values + i * 8 * c->width);
+        *r = (Ranking){.width = c->width, .k = k, .values = values + i * 8 * c->width,
+                       .sums = sums + i * 32 * c->width, .losses = losses + i * 32 * c->width,
+                       .heap = heaps + i * k};
+        start_ranking(r);
         clear_ranking(r, floors[i]);
     }
-    const Asymmetric *a = asymmetric_named(c->variant->name);
-    if (good && count == 1 && c->width == 8 && a->count)
-        a->count(c->rows, c->n, values, rankings);
-    else
-        good = good && rank_all(c, rankings, count);
+    good = good && rank_all(c, rankings, count);
     for (size_t i = 0; good && i < count; i++) {
         Ranking *r = &rankings[i];
         if (r->used < k) { /* the guess was too high */

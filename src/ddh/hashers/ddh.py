@@ -268,11 +268,10 @@ class DDH(ImageHasher):
             )
         name, weights, stages = self.backbone, self.weights, self._pretrain_stages()
         if name is None:
-            name, pixels = "efficientnet-lite0", self.size or 224
-            gpu = device_type(self.device) == "cuda"
+            name, gpu = "efficientnet-lite0", device_type(self.device) == "cuda"
             # Several processes take the network as it is, rather than refuse to fit.
             if weights == "auto" and current().is_single:
-                stages = stages or preset_stages(self.preset, len(source), pixels, gpu)
+                stages = stages or preset_stages(self.preset, len(source), gpu, self.size)
         trains = bool(stages) or self.depth != "head"
         network = self._network(name, weights, self.size, run.seed, trains=trains)
         if self.chosen_settings.flip_tta and self.depth == "head":

@@ -142,11 +142,14 @@ def decode(
 
 
 def longer_side(source: ImageSource) -> int:
-    """Longer side of the largest image in a sample; 0 if none of them can be read."""
+    """Longer side of the largest image in a sample, or of the first that is not tiny; 0 if none of
+    them can be read."""
     largest = 0
     for i in np.linspace(0, len(source) - 1, min(SAMPLE, len(source))).astype(int):
         try:
             largest = max(largest, *source.read(int(i)).size)
         except DDHError:
             continue  # the loader will report it
+        if largest > TINY:
+            break  # photographs take long to read
     return largest

@@ -49,7 +49,7 @@ HIDDEN = 512
 SHARPNESS = 5.0
 EMA_RATE, EMA_RATE_WARMUP = 0.005, 0.05  # 1 - momentum of the moving average
 STEPS, MOST_STEPS = 900, 1800  # that adapt a network
-VISITS = 20  # of each image, within these bounds
+EPOCHS = 20  # within these bounds
 WARMUP = 0.1  # fraction of a round with the higher rate
 
 
@@ -72,7 +72,7 @@ class PseudoCodes(SelfSupervised):
         if size <= TINY:
             chosen["learning_rate"] = 0.025
         else:
-            steps = VISITS * images // PretrainSettings.batch_size
+            steps = EPOCHS * images // PretrainSettings.batch_size
             steps = min(max(STEPS, steps), MOST_STEPS)
             chosen |= {"learning_rate": 0.01, "keep_better": True, "steps": steps}
         return chosen
