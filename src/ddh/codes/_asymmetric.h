@@ -31,7 +31,7 @@
 #define TILE_HALVES 16384   /* half bytes of the rows of a tile */
 #define AHEAD 1024          /* bytes of rows that are fetched before they are needed */
 #define SCORED_SHARE 32     /* one row of so many tells how high the k best will score */
-#define SAMPLE_ANSWERS 400  /* of all queries: worth the reading of these rows */
+#define SAMPLE_RUN 4        /* of these lie side by side, so that fewer lines of a cache are read */
 #define RESCALE 0.85        /* scale anew when the loss of the k-th row has fallen by this */
 #define ROUNDING 1e-12      /* more than what rounding adds to a scaled loss, relatively */
 #define MOST_TOGETHER 128   /* queries that share a table */
@@ -463,14 +463,15 @@ static int rank_rows(const Call *c, const double *values, size_t k, double *scor
 /* Scores that the k best rows will hardly be below, from a few rows. 0: out of memory. */
 static int guess_floors(const Call *c, const double *values, size_t k, double *floors) {
     const size_t wanted = 2 * k / SCORED_SHARE + SAMPLE_LEAST, count = c->count;
-    Call s = {.variant = c->variant, .count = count, .n = c->n / SCORED_SHARE, .width = c->width};
+    const size_t apart = SCORED_SHARE * SAMPLE_RUN, runs = c->n / apart, run = SAMPLE_RUN * c->width;
+    Call s = {.variant = c->variant, .count = count, .n = runs * SAMPLE_RUN, .width = c->width};
     for (size_t i = 0; i < count; i++) floors[i] = -INFINITY;
-    if (count * k < SAMPLE_ANSWERS || k < SCORED_SHARE || s.n < 8 * wanted) return 1;
+    if (k < SCORED_SHARE || s.n < 8 * wanted) return 1;
     uint8_t *rows = malloc(s.n * s.width);
     double *scores = malloc(count * wanted * sizeof *scores);
     int64_t *indices = malloc(count * wanted * sizeof *indices);
-    for (size_t i = 0; rows && i < s.n; i++)
-        memcpy(rows + i * s.width, c->rows + i * SCORED_SHARE * s.width, s.width);
+    for (size_t i = 0; rows && i < runs; i++)
+        memcpy(rows + i * run, c->rows + i * apart * c->width, run);
     s.rows = rows;
     int good = rows && scores && indices && rank_rows(&s, values, wanted, scores, indices);
     for (size_t i = 0; good && i < count; i++) floors[i] = scores[(i + 1) * wanted - 1];
