@@ -1,5 +1,7 @@
 """The weights that travel with the repository: what they are, and that they know their pictures."""
 
+import hashlib
+
 import numpy as np
 import pytest
 
@@ -7,23 +9,35 @@ from ddh.backbones import create
 from ddh.images import cifar10
 from ddh.train.features import extract
 
+SHIPPED = {
+    "cifar10-resnet18": (
+        25e6, 512, 32,
+        "pseudo-codes for 70 epochs from byol for 70 epochs from codes for 120 epochs from "
+        "byol for 465 epochs from random",
+    ),
+    "cifar10-efficientnet-lite0": (7e6, 1280, 224, "pseudo-codes for 41 epochs from imagenet"),
+}  # fmt: skip
 
-@pytest.fixture(scope="module")
-def shipped(repository):
-    path = repository / "weights" / "cifar10-resnet18.safetensors"
+
+@pytest.fixture(scope="module", params=SHIPPED)
+def shipped(repository, request):
+    path = repository / "weights" / f"{request.param}.safetensors"
     if not path.is_file():
         pytest.skip("the weights are not in this copy")
     return path
 
 
 def test_they_are_small_and_say_where_they_come_from(shipped):
-    assert shipped.stat().st_size < 25e6
+    size, dimensions, pixels, origin = SHIPPED[shipped.stem]
+    assert shipped.stat().st_size < size
     network = create("auto", str(shipped))
-    assert (network.dimensions, network.preprocessing.size) == (512, 32)
-    assert network.origin.startswith(
-        "pseudo-codes for 70 epochs from byol for 70 epochs from codes for 120 epochs from "
-        "byol for 465 epochs from random"
-    )
+    assert (network.dimensions, network.preprocessing.size) == (dimensions, pixels)
+    assert network.origin.startswith(origin)
+
+
+def test_the_model_card_names_their_digest(shipped):
+    card = (shipped.parent / "README.md").read_text("utf-8")
+    assert hashlib.sha256(shipped.read_bytes()).hexdigest() in card
 
 
 def test_neighbours_by_their_features_are_of_one_kind(shipped, cifar10_root):

@@ -108,7 +108,7 @@ def test_a_run_of_few_steps_draws_a_sample_of_many_images(pictures, monkeypatch,
     assert (done.images, done.history[-1]["step"]) == (20, 3)
     again = pretrain(SmallNetwork(), pictures, few, resume=True, **given)  # of the same images
     assert again.history == done.history
-    often = settings(steps=3, batch_size=10 * n // 3 + 1)
+    often = settings(steps=3, batch_size=pretraining.VISITS * n // 3 + 1)
     assert pretrain(SmallNetwork(), pictures, often, device="cpu").images == n
     whole = settings(epochs=1, batch_size=50)
     assert pretrain(SmallNetwork(), pictures, whole, device="cpu").images == n

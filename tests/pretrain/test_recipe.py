@@ -21,7 +21,7 @@ def test_the_network_is_adapted_on_a_gpu():
     (stage,) = preset_stages("quality", 1000, gpu=True)
     assert preset_stages("quality", 1000, gpu=True, size=224) == (stage,)
     plan = pretrain_settings(224, True, stage, 1000)
-    assert (plan.objective, plan.steps) == ("pseudo-codes", 900)
+    assert (plan.objective, plan.steps) == ("pseudo-codes", 1800)
     assert plan.keep_better
     for other in (
         preset_stages("quality", 1000, gpu=False),

@@ -42,13 +42,13 @@ def test_a_budget_becomes_steps_and_follows_the_machine():
 def test_photographs_have_a_default_length():
     changes = {"objective": "pseudo-codes"}
     plan = pretrain_settings(224, True, changes)
-    assert (plan.epochs, plan.steps, plan.minutes) == (None, 900, None)
+    assert (plan.epochs, plan.steps, plan.minutes) == (None, 1800, None)
     assert plan.keep_better
     steps = [pretrain_settings(224, True, changes, n).steps for n in (23_040, 30_720, 10**9)]
-    assert steps == [900, 1200, 1800]  # each image twenty times, within bounds
+    assert steps == [1800, 2400, 3600]  # each image forty times, within bounds
     timed = pretrain_settings(224, True, changes | {"minutes": 2.0}, 10**9)
     assert (timed.steps, timed.minutes) == (None, 2.0)
-    assert PretrainSchedule(plan, 23).total == 900
+    assert PretrainSchedule(plan, 23).total == 1800
     with pytest.raises(InputError, match="epochs, steps or minutes"):
         pretrain_settings(32, True, changes)
 

@@ -82,7 +82,7 @@ def quality(
     \b
     ddh bench quality --data DIR --device cuda
     ddh bench quality --data DIR --backbone efficientnet-lite0 --weights auto --minutes 0 \\
-      --set pseudo-codes.steps=1800
+      --set pseudo-codes.steps=3600
     ddh bench quality --data DIR --set pseudo-codes.rounds=3 --set pseudo-codes.consistency=0
     """
     options, store = BenchOptions(**shared), Store(shared["output"])

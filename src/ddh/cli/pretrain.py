@@ -26,7 +26,8 @@ from ddh.cli.options import ANY_PATH, EXISTING, checkpoint_dir, device_option, r
 @click.option("--epochs", type=int, help="Passes over the images, in place of --minutes.")
 @click.option(
     "--steps", type=int,
-    help="Batches, in place of --minutes.  [default for pseudo-codes of photographs: 900]",
+    help="Batches, in place of --minutes.  [default for pseudo-codes beyond 64 pixels: 1,800 to "
+    "3,600]",
 )  # fmt: skip
 @click.option(
     "--objective", default="byol",

@@ -43,7 +43,7 @@ COMPILED_MINUTES = 5  # from which compiling a network for photographs, a minute
 MIN_IMAGES = 8
 # where a run is counted in steps:
 STEPS_PER_EPOCH = 5  # or more
-LEAST_SAMPLE, VISITS = 10_000, 10  # images it draws at least; how often each of more is seen
+LEAST_SAMPLE, VISITS = 10_000, 20  # images it draws at least; how often each of more is seen
 MODERATE = ViewSettings(min_scale=0.35, jitter=0.3)  # by which neighbours are judged
 
 OnEval = Callable[[Backbone, dict[str, Any]], None]

@@ -48,8 +48,8 @@ STRONG = ViewSettings(
 HIDDEN = 512
 SHARPNESS = 5.0
 EMA_RATE, EMA_RATE_WARMUP = 0.005, 0.05  # 1 - momentum of the moving average
-STEPS, MOST_STEPS = 900, 1800  # that adapt a network
-EPOCHS = 20  # within these bounds
+STEPS, MOST_STEPS = 1800, 3600  # that adapt a network
+EPOCHS = 40  # within these bounds
 WARMUP = 0.1  # fraction of a round with the higher rate
 
 
