@@ -272,6 +272,15 @@ typedef struct {
     void (*count)(const uint8_t *rows, size_t n, Ranking *r); /* or NULL */
 } Asymmetric;
 
+static void scan_plain(const uint8_t *tile, const uint8_t *rows, size_t n, size_t first,
+                       Ranking *r) {
+    (void)tile;
+    for (size_t i = 0; i < n; i++) {
+        double score = score_of(r->sums, rows + i * r->width, r->width);
+        if (score >= r->floor) offer(r, score, first + i);
+    }
+}
+
 #if defined(HAVE_NEON)
 
 #define ISA neon
@@ -321,22 +330,10 @@ __attribute__((target("avx512f,avx512vpopcntdq,bmi,popcnt"))) static void count_
         if (is_full(r)) return;
         limit = _mm512_set1_epi64((int64_t)counted_limit(r, &w));
     }
-    for (; first < n; first++, rows += 8) {
-        const double score = score_of(r->sums, rows, 8);
-        if (score >= r->floor) offer(r, score, first);
-    }
+    scan_plain(NULL, rows, n - first, first, r);
 }
 
 #endif
-
-static void scan_plain(const uint8_t *tile, const uint8_t *rows, size_t n, size_t first,
-                       Ranking *r) {
-    (void)tile;
-    for (size_t i = 0; i < n; i++) {
-        double score = score_of(r->sums, rows + i * r->width, r->width);
-        if (score >= r->floor) offer(r, score, first + i);
-    }
-}
 
 static const Asymmetric *asymmetric_named(const char *name) {
     static const Asymmetric all[] = {
@@ -501,7 +498,7 @@ static int rank_group(const Call *c, const double *values, size_t count, size_t 
         Ranking *r = &rankings[i];
         if (r->used < k) { /* the guess was too high */
             clear_ranking(r, -INFINITY);
-            good = rank_tiles(c, 0, c->n, r, r + 1);
+            good = rank_all(c, r, 1);
         }
         write_ranking(r, scores + i * k, indices + i * k);
     }
