@@ -24,14 +24,16 @@ paper's own objective (J1 with binary labels, and the quantisation) moves on tow
 (centred Z), a step costs d x d x L whatever N is, and only the quantisation needs rows.
 
 How far to go is decided by the collection itself: codes must keep the nearest neighbours of the
-features almost as well as ITQ's do (`kept_neighbours`), and must find more of S than ITQ's do
-(`similar_found`): features that group the kinds by themselves gain nothing from S, and their codes
-are ITQ's. No class label is needed for that. Short codes (up to SHORT bits) cannot keep the
-neighbours anyway, and are trained to the end.
+features almost as well as ITQ's do (`kept_neighbours`), and S must help them to find more images of
+the same kinds (`kinds_found`), where clusters stand for kinds (`ddh.train.clusters`). Features of a
+network that was trained on such images group the kinds by themselves, and S then only refines
+what is near at the cost of kinds: memberships in S and in clusters have equal parts there. No class
+label is needed for that. Short codes (up to SHORT bits) cannot keep the neighbours anyway, and are
+trained to the end.
 """
 
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Callable, Iterator
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,6 +49,7 @@ from ddh._core.threads import thread_map
 from ddh.codes import pack, search
 from ddh.neighbours.approximate import exact_rows
 from ddh.neighbours.cosine import cosine_space
+from ddh.train.clusters import Clusters, find_clusters
 
 Floats = NDArray[np.float32]
 
@@ -59,12 +62,18 @@ RATE = 0.05  # of Adam, relative to the mean size of the weights
 QUANTISATION = 0.3
 BATCH = 2048
 ROTATION_ROWS, ROTATIONS = 50_000, 50
+CLUSTERED_DIMENSIONS = 128  # principal components at most
 SHORT = 32  # bits
 LONG = 128
-# by how much the share of kept neighbours may be below ITQ's, for fewer and for LONG bits
-ALLOWED_LOSS = 0.04, 0.014
+QUICK = 64  # bits that all ROTATION_ROWS are used for in a trial
+# For memberships in S, and in both S and clusters: by how much the share of kept neighbours may be
+# below ITQ's, for fewer and for LONG bits; and how much the heaviest must find of the kinds that
+# ITQ's codes miss.
+ALLOWED_LOSS = {"neighbourhoods": (0.04, 0.014), "both": (0.03, 0.01)}
+GAIN = {"neighbourhoods": 0.08, "both": 0.0}
 MANY = 20  # images per dimension
 BLOCK = 8192
+TINY = float(np.finfo(np.float32).tiny)
 
 
 def suits(images: int, dimensions: int, bits: int) -> bool:
@@ -87,56 +96,26 @@ def fit_graded(
 ) -> tuple[Floats, Floats, list[dict[str, Any]]]:
     """(weight, bias, history) of the layer z = weight phi + bias on features phi.
 
-    `history` says what was tried and what its codes find of a sample's neighbours and of S; its
-    last entry is what was chosen. Memory: beside the features, 4 bytes x N x DIMENSIONS and a few
-    arrays of DIMENSIONS x DIMENSIONS.
+    `history` says what was tried and what its codes find of a sample's neighbours and kinds; its
+    last entry is what was chosen. Memory: beside the features, 4 bytes x N x (DIMENSIONS +
+    CLUSTERED_DIMENSIONS) and a few arrays of DIMENSIONS x DIMENSIONS.
     """
     rng = np.random.default_rng(seed)
     basis = Basis(features, normalize=normalize, centre=centre)
     problem = Problem(basis, graph, bits, rng)
-    sample = Sample(features, basis.rows, graph, rng) if bits > SHORT else None
-    history: list[dict[str, Any]] = []
+    clusters = sample = None
+    if bits > SHORT:
+        clusters = find_clusters(basis.principal(CLUSTERED_DIMENSIONS), graph, rng.spawn(1)[0])
+        sample = Sample(features, basis.rows, clusters, rng)
     with bar("Fitting codes", total=1 + len(WEIGHTS) + len(LOOKS)) as progress:
-
-        def look(layer: Floats, weight: float, step: int = 0) -> Found:
-            found = Found() if sample is None else sample.find(layer)
-            history.append({"weight": weight, "step": step, **found._asdict()})
-            progress.update()
-            return found
-
-        best = problem.start(0.0)
-        bound = look(best, 0.0).less(ALLOWED_LOSS[int(bits >= LONG)])
-        chosen = history[0]
-        for exact in (False, True):
-            too_much = None
-            for weight in WEIGHTS:
-                layer = problem.start(weight, exact=exact)
-                found = look(layer, weight)
-                if not found.finds_more_similar(bound):  # nor would a smaller weight
-                    break
-                if found.keeps_neighbours(bound):
-                    best, chosen = layer, history[-1]
-                    break
-                too_much = weight
-            if chosen["weight"]:
-                break
-        if too_much is not None and chosen["weight"]:  # twice nearer to the bound
-            for _ in range(2):
-                weight = float(np.sqrt(too_much * chosen["weight"]))
-                layer = problem.start(weight, exact=exact)
-                if look(layer, weight).keeps_neighbours(bound):
-                    best, chosen = layer, history[-1]
-                else:
-                    too_much = weight
-        steps = problem.descend(best, rng) if chosen["weight"] == WEIGHTS[0] else ()
-        with threadpool_limits(1, "blas"):  # of small products, threads would wait for each other
-            for step, layer in steps:
-                if not look(layer, WEIGHTS[0], step).keeps_neighbours(bound):
-                    break
-                best, chosen = layer, history[-1]
-    weights = basis.components @ best
+        trials = Trials(problem, sample, progress.update)
+        if trials.heaviest("neighbourhoods", problem.memberships):
+            trials.descend(rng)
+        elif clusters is not None:
+            trials.heaviest("both", problem.with_clusters(clusters))
+    weights = basis.components @ trials.best
     weight, bias = weights.T.astype(np.float32), -(basis.mean @ weights).astype(np.float32)
-    return weight, bias, [*history, chosen]
+    return weight, bias, [*trials.history, trials.chosen]
 
 
 class Basis:
@@ -161,12 +140,17 @@ class Basis:
         count = min(DIMENSIONS, d, N - 1)
         variances, vectors = top_eigenvectors(gram, count)
         self.variances = np.maximum(variances, 0.0)
-        self.ridge = RIDGE * max(float(np.trace(gram)) / d, np.finfo(np.float32).tiny)
+        self.ridge = RIDGE * max(float(np.trace(gram)) / d, TINY)
         self.components = vectors / np.sqrt(self.variances + self.ridge)
         self.rows = np.empty((N, count), np.float32)
         matrix, shift = self.components.astype(np.float32), self.mean @ self.components
         for rows, block in blocks():
             self.rows[rows] = block @ matrix - shift.astype(np.float32)
+
+    def principal(self, count: int) -> Floats:
+        """The first principal components of the features, with their own variances."""
+        scales = np.sqrt(self.variances[:count] + self.ridge).astype(np.float32)
+        return self.rows[:, :count] * scales
 
 
 class Problem:
@@ -193,20 +177,34 @@ class Problem:
         total: Reals = sum(thread_map(part, spans(len(F), BLOCK)), np.zeros(()))
         return (total + total.T) / 2
 
-    def start(self, weight: float, *, exact: bool = False) -> Floats:
+    def with_clusters(self, clusters: Clusters) -> Reals:
+        """Memberships in S and in clusters, in equal parts."""
+        return _with_trace_1(self.memberships) + _with_trace_1(clusters.memberships(self.F))
+
+    def start(
+        self,
+        weight: float,
+        memberships: Reals | None = None,
+        *,
+        exact: bool = False,
+        quick: bool = False,
+    ) -> Floats:
         """The layer that is best for graded labels, turned by ITQ; for weight 0, ITQ itself.
 
-        `exact` takes the cosines as they are without the ridge.
+        `memberships` are those in S by default. `exact` takes the cosines as they are without the
+        ridge; `quick` turns long codes by fewer rows, so that time is linear in the bits.
         """
         variances, evened = self.basis.variances, self.basis.variances + self.basis.ridge
         layer: Reals = np.diag(np.sqrt(evened))[:, : len(self.rotation)]
         if weight:
             cosines = evened if exact else variances**2 / evened
-            target = np.diag(cosines / max(cosines.sum(), np.finfo(np.float32).tiny))
-            target += weight * self.memberships / np.trace(self.memberships)
+            target = _with_trace_1(np.diag(cosines))
+            memberships = self.memberships if memberships is None else memberships
+            target += weight * _with_trace_1(memberships)
             values, vectors = top_eigenvectors(target, len(self.rotation))
             layer = vectors * np.sqrt(np.maximum(values, 0.0))
-        outputs, rotation = self.F[self.rotated] @ layer.astype(np.float32), self.rotation
+        rows = self.rotated[:: max(1, self.bits // QUICK)] if quick else self.rotated
+        outputs, rotation = self.F[rows] @ layer.astype(np.float32), self.rotation
         if len(rotation) == self.bits:  # with more bits, quantisation would make some of them equal
             rotation, _ = best_rotation(outputs, rotation, ROTATIONS)
         size = float(np.abs(outputs @ rotation.astype(np.float32)).mean())
@@ -238,24 +236,89 @@ class Problem:
                 yield step, layer
 
 
+def _with_trace_1(matrix: Reals) -> Reals:
+    return matrix / max(float(np.trace(matrix)), TINY)
+
+
 class Found(NamedTuple):
     """What the codes of a sample find; None: not counted."""
 
     kept_neighbours: float | None = None  # share of the NEAREST by cosine, among the FIRST
-    similar_found: float | None = None  # share of S_i's members among the first `degree`
+    kinds_found: float | None = None  # share of images of the same clusters, `Clusters.found`
 
-    def less(self, loss: float) -> "Found":
-        """The least that others must find, where they may lose this share of the neighbours."""
-        kept = self.kept_neighbours
-        return self if kept is None else self._replace(kept_neighbours=kept - loss)
+    def keeps_neighbours(self, other: "Found", loss: float) -> bool:
+        """Whether as many of the nearest are found as by the other, but for a loss."""
+        return (self.kept_neighbours or 0.0) >= (other.kept_neighbours or 0.0) - loss
 
-    def keeps_neighbours(self, bound: "Found") -> bool:
-        """Whether enough of the nearest are found."""
-        return (self.kept_neighbours or 0.0) >= (bound.kept_neighbours or 0.0)
+    def finds_kinds(self, other: "Found", gain: float) -> bool:
+        """Whether this share of the kinds that the other misses is found beside its own."""
+        kinds = 1.0 if other.kinds_found is None else other.kinds_found
+        return self.kinds_found is None or self.kinds_found >= kinds + gain * (1 - kinds)
 
-    def finds_more_similar(self, bound: "Found") -> bool:
-        """Whether S is of use: always where nothing was counted."""
-        return self.similar_found is None or self.similar_found > (bound.similar_found or 0.0)
+
+class Trials:
+    """Layers that were tried, what the codes of a sample find with them, and the best so far."""
+
+    def __init__(
+        self, problem: Problem, sample: "Sample | None", after_each: Callable[[], None]
+    ) -> None:
+        self.problem, self.sample, self.after_each = problem, sample, after_each
+        self.history: list[dict[str, Any]] = []
+        self.best = problem.start(0.0)
+        self.itq = self.look(self.best, "none", 0.0)
+        self.chosen = self.history[0]
+
+    def look(self, layer: Floats, memberships: str, weight: float, step: int = 0) -> Found:
+        """What a layer finds."""
+        found = Found() if self.sample is None else self.sample.find(layer)
+        tried = {"memberships": memberships, "weight": weight, "step": step}
+        self.history.append({**tried, **found._asdict()})
+        self.after_each()
+        return found
+
+    def accept(self, layer: Floats, found: Found) -> bool:
+        """Take the newest layer for the best if it keeps enough neighbours."""
+        loss = ALLOWED_LOSS[self.history[-1]["memberships"]][int(self.problem.bits >= LONG)]
+        if not found.keeps_neighbours(self.itq, loss):
+            return False
+        self.best, self.chosen = layer, self.history[-1]
+        return True
+
+    def heaviest(self, name: str, memberships: Reals) -> bool:
+        """Choose the largest weight that keeps enough neighbours; False: these are of no use."""
+        quick = name == "both"
+        for exact in (False, True):
+            start = partial(self.problem.start, memberships=memberships, exact=exact)
+            too_much = None
+            for weight in WEIGHTS:
+                layer = start(weight, quick=quick)
+                found = self.look(layer, name, weight)
+                if weight == WEIGHTS[0] and not found.finds_kinds(self.itq, GAIN[name]):
+                    return False
+                if self.accept(layer, found):
+                    break
+                too_much = weight
+            else:
+                continue
+            for _ in range(2 if too_much else 0):  # twice nearer to the bound
+                weight = float(np.sqrt(too_much * self.chosen["weight"]))
+                layer = start(weight, quick=quick)
+                if not self.accept(layer, self.look(layer, name, weight)):
+                    too_much = weight
+            if quick and self.problem.bits > QUICK:
+                self.best = start(self.chosen["weight"])
+            break
+        return True
+
+    def descend(self, rng: np.random.Generator) -> None:
+        """Go on from the heaviest memberships in S, while enough neighbours are kept."""
+        if self.chosen["weight"] != WEIGHTS[0]:
+            return
+        with threadpool_limits(1, "blas"):  # of small products, threads would wait for each other
+            for step, layer in self.problem.descend(self.best, rng):
+                found = self.look(layer, "neighbourhoods", WEIGHTS[0], step)
+                if not self.accept(layer, found):
+                    break
 
 
 class Sample:
@@ -268,25 +331,24 @@ class Sample:
         self,
         features: NDArray[Any],
         rows: Floats,
-        graph: sparse.csr_array,
+        clusters: Clusters | None,
         rng: np.random.Generator,
     ) -> None:
-        self.rows, N = rows, len(features)
+        self.rows, self.clusters, N = rows, clusters, len(features)
         count = min(self.QUERIES, max(self.QUERIES // 5, self.COSINES // N))
         self.queries = np.sort(rng.permutation(N)[:count])
         count = min(self.NEAREST, N - 1)
         self.nearest = exact_rows(cosine_space(features), self.queries.astype(np.int32), count)
-        pairs = graph[self.queries].tocoo()
-        self.similar = pairs.row.astype(np.int64) * N + pairs.col  # a number for each pair of S
-        self.degree = min(self.FIRST, -(-pairs.nnz // len(self.queries)))  # mean, rounded up
+        wanted = self.FIRST + 1  # the image itself is one of them
+        self.results = min(N, wanted if clusters is None else max(wanted, clusters.first))
 
     def find(self, layer: Floats) -> Found:
         """Encode all images and search for those of the sample."""
         codes = np.concatenate(
             [pack(sgn(self.rows[part] @ layer)) for part in spans(len(self.rows), BLOCK)]
         )
-        count = min(self.FIRST + 1, len(codes))  # the image itself is one of them
-        found = search(codes[self.queries], codes, count).indices
-        kept = (self.nearest[:, :, None] == found[:, None, :]).any(axis=2)
-        first = found[:, : self.degree + 1] + np.arange(len(found))[:, None] * len(codes)
-        return Found(float(kept.mean()), float(np.isin(first, self.similar).mean()))
+        found = search(codes[self.queries], codes, self.results).indices
+        first = found[:, None, : self.FIRST + 1]
+        kept = float((self.nearest[:, :, None] == first).any(axis=2).mean())
+        clusters = self.clusters
+        return Found(kept, None if clusters is None else clusters.found(self.queries, found))
