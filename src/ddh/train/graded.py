@@ -16,8 +16,8 @@ times the root of their eigenvalues, up to a rotation; the rotation is the one o
 minimises the quantisation (Eq. 7). `weight = 0` is ITQ itself. The ridge keeps directions of little
 variance from fitting S by heart, and takes some of their cosines too. Where that alone costs too
 many neighbours, the cosines have their part as it is without a ridge: small weights are then near
-ITQ. From there, gradient descent on the
-paper's own objective (J1 with binary labels, and the quantisation) moves on towards kinds. By
+ITQ. From there, gradient descent on the paper's own objective (J1 with binary labels, and the
+quantisation) moves on towards kinds. By
 
     sum_ij (z_i.z_j / L - s_ij)^2 = |Z^T Z|^2 / L^2 - (4 / L) tr(W^T F^T S F W) + constant
 
@@ -55,7 +55,7 @@ Floats = NDArray[np.float32]
 
 DIMENSIONS = 512  # principal components at most
 RIDGE = 1.0  # added to their variances, in units of the mean variance of a dimension
-WEIGHTS = (3.0, 1.0, 0.3, 0.1)  # of memberships in S beside cosines
+WEIGHTS = (3.0, 1.0, 0.3, 0.1)  # of memberships beside cosines
 STEPS = 400
 LOOKS = (25, 50, 100, 200, STEPS)  # steps after which kept neighbours are counted
 RATE = 0.05  # of Adam, relative to the mean size of the weights
