@@ -92,6 +92,27 @@ def test_steps_instead_of_minutes(pictures, monkeypatch, tmp_path):
         CliRunner().invoke(cli, [*words, "--set", "pseudo-codes.steps=3"], catch_exceptions=False)
 
 
+def test_a_whole_run_has_a_seed(pictures, narrow, tmp_path, monkeypatch):
+    monkeypatch.setattr("ddh.pretrain.diagnostics.MIN_RANK", 0)  # it is narrow
+    weights = []
+
+    def measured(table, task, *given):
+        (path,) = set(tmp_path.rglob("weights.safetensors")) - {path for path, _ in weights}
+        weights.append((path, path.read_bytes()))
+        raise InterruptedError("pretrained")
+
+    monkeypatch.setattr("ddh.bench.quality.run", measured)
+    words = ["bench", "quality", "-q", "--device", "cpu", "--moments", "0"]
+    words += ["--epochs", "1", "--pseudo-codes-minutes", "0"]
+    for folder, seed in (("a", "1"), ("a", "2"), ("b", "1")):
+        more = ["-o", str(tmp_path / folder), "--pretrain-seed", seed]
+        with pytest.raises(InterruptedError):
+            CliRunner().invoke(cli, words + more, catch_exceptions=False)
+    (_, first), (_, second), (_, again) = weights
+    assert first == again
+    assert first != second
+
+
 def test_held_out_queries_are_training_images():
     train = np.arange(100, 200)
     split = RetrievalSplit("all", np.arange(100), train, train, 1000)

@@ -32,12 +32,14 @@ def learn(
     changes: dict[str, Any],
     moments: int = 0,
     start: Path | None = None,
+    seed: int = 0,
 ) -> Learned:
     """Pretrain on some of the images, starting from the weights of `start` or of `options`.
 
     A finished run is reused, an interrupted one resumes. `changes` are settings of the
     pretraining; `moments` is the number of times that the weights are saved on the way, the last
-    time at the end (with several rounds: at the end of each).
+    time at the end (with several rounds: at the end of each); `seed` is that of random weights,
+    batches and views.
     """
     import torch
 
@@ -45,7 +47,7 @@ def learn(
     from ddh.pretrain import pretrain, pretrain_settings
     from ddh.pretrain.pretraining import EVALUATIONS
 
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     named = (options.backbone, options.weights) if start is None else ("auto", str(start))
     network = create(*named, options.size)
     trained = network.origin != "random"
@@ -57,6 +59,7 @@ def learn(
         "weights": network.origin,
         "size": network.preprocessing.size,
         "settings": settings.to_dict(),
+        "seed": seed,
     }
     folder = store.root / "pretraining" / key_digest(key)
     weights, history = folder / "weights.safetensors", folder / "history.json"
@@ -74,7 +77,7 @@ def learn(
 
     if not weights.is_file():
         done = pretrain(
-            network, data.images.take(rows), settings, device=options.device,
+            network, data.images.take(rows), settings, device=options.device, seed=seed,
             folder=folder / "work", resume=True, on_eval=keep,
         )  # fmt: skip
         write_atomic(history, json.dumps(done.history).encode())

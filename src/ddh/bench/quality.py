@@ -63,6 +63,11 @@ STAGES: dict[str, dict[str, Any]] = {
 @click.option(
     "--unseen", is_flag=True, help="Pretrain without the held-out images, to choose its settings."
 )
+@click.option(
+    "--pretrain-seed",
+    default=0,
+    help="Of the pretraining; --seeds are those of the hashing stage.",
+)
 @shared_options("16,32,64", without=("features",))
 def quality(
     minutes: float | None,
@@ -72,6 +77,7 @@ def quality(
     neighbours_from: float | None,
     moments: int,
     unseen: bool,
+    pretrain_seed: int,
     **shared: Any,
 ) -> None:
     """Pretrain a network on the training images of CIFAR-10, then learn codes from its features.
@@ -99,7 +105,7 @@ def quality(
     if neighbours_from is not None:
         stages[0]["neighbours_from"] = neighbours_from
     trained = (held_out(split) if unseen else split).train
-    learned = _learn(data, trained, options, store, stages, moments)
+    learned = _learn(data, trained, options, store, stages, moments, pretrain_seed)
 
     def task(weights: Path, split: RetrievalSplit) -> Task:
         own = replace(options, backbone="auto", weights=str(weights), size=None)
@@ -132,6 +138,7 @@ def _learn(
     store: Store,
     stages: list[dict[str, Any]],
     moments: int,
+    seed: int,
 ) -> Learned:
     """Run the stages one after another; a stage of zero length is skipped."""
     learned, before = None, 0.0
@@ -140,7 +147,7 @@ def _learn(
     for stage in stages:
         if stage["minutes"] or stage["epochs"] or stage.get("steps"):
             start = None if learned is None else learned.weights
-            learned = learn(data, trained, options, store, stage, moments, start)
+            learned = learn(data, trained, options, store, stage, moments, start, seed)
             history += learned.history
             points += [(before + minutes, path) for minutes, path in learned.moments]
             before += learned.history[-1]["seconds"] / 60

@@ -26,7 +26,7 @@ DEPTHS = ("head", "last-stage", "network")
 )  # fmt: skip
 @click.option(
     "--backbone",
-    help="Network: cnn-f, efficientnet-lite0/1/2, resnet18/34/50, resnet18-tiny, timm/NAME, or "
+    help="Network: cnn-f, efficientnet-lite0/1/2, resnet18/34/50[-tiny], timm/NAME, or "
     "auto: that of a file written by `ddh pretrain` or `ddh export`.  "
     "[default: efficientnet-lite0, or what the preset chooses]",
 )

@@ -18,7 +18,7 @@ from ddh.cli.options import ANY_PATH, EXISTING, checkpoint_dir, device_option, r
 )
 @click.option(
     "--backbone", default="efficientnet-lite0",
-    help="Network: efficientnet-lite0/1/2, resnet18/34/50, resnet18-tiny, timm/NAME.",
+    help="Network: efficientnet-lite0/1/2, resnet18/34/50[-tiny], timm/NAME.",
 )  # fmt: skip
 @click.option("--weights", default="auto", help="auto, random, or a file.")
 @click.option("--size", type=int, help="Side of the network's input in pixels.")

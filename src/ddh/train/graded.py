@@ -107,7 +107,7 @@ def fit_graded(
     if bits > SHORT:
         clusters = find_clusters(basis.principal(CLUSTERED_DIMENSIONS), graph, rng.spawn(1)[0])
         sample = Sample(features, basis.rows, clusters, rng)
-    with bar("Fitting codes", total=1 + len(WEIGHTS) + len(LOOKS)) as progress:
+    with bar("Fitting codes", total=4 + 2 * len(WEIGHTS)) as progress:  # at most
         trials = Trials(problem, sample, progress.update)
         if trials.heaviest("neighbourhoods", problem.memberships):
             trials.descend(rng)
