@@ -66,7 +66,7 @@ STAGES: dict[str, dict[str, Any]] = {
 @click.option(
     "--pretrain-seed",
     default=0,
-    help="Of the pretraining; --seeds are those of the hashing stage.",
+    help="Seed of the pretraining; --seeds are those of the hashing stage.",
 )
 @shared_options("16,32,64", without=("features",))
 def quality(

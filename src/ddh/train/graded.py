@@ -107,7 +107,8 @@ def fit_graded(
     if bits > SHORT:
         clusters = find_clusters(basis.principal(CLUSTERED_DIMENSIONS), graph, rng.spawn(1)[0])
         sample = Sample(features, basis.rows, clusters, rng)
-    with bar("Fitting codes", total=4 + 2 * len(WEIGHTS)) as progress:  # at most
+    most = 2 + 2 * len(WEIGHTS) + 2  # ITQ and S, then both with and without the ridge, and nearer
+    with bar("Fitting codes", total=most) as progress:
         trials = Trials(problem, sample, progress.update)
         if trials.heaviest("neighbourhoods", problem.memberships):
             trials.descend(rng)
