@@ -246,12 +246,17 @@ def test_resuming_from_other_initial_weights_is_refused(pictures, tmp_path):
 
 
 def test_resuming_with_other_settings_is_refused(pictures, tmp_path):
+    """The message names the settings that differ, and no others."""
     pretrain(SmallNetwork(), pictures, settings(epochs=1), device="cpu", folder=tmp_path)
-    with pytest.raises(ModelError, match="delete the folder"):
-        pretrain(
-            SmallNetwork(), pictures, settings(epochs=2), device="cpu", folder=tmp_path,
-            resume=True,
-        )  # fmt: skip
+    other = settings(epochs=2, cutout=0.25)
+    expected = (
+        f"the checkpoint in {tmp_path} was made with settings.epochs = 1, not 2 and "
+        "settings.views.0.cutout = 0.0, not 0.25 and settings.views.1.cutout = 0.0, not 0.25; "
+        "resume with the same images and settings, or delete the folder to start again"
+    )
+    with pytest.raises(ModelError) as refused:
+        pretrain(SmallNetwork(), pictures, other, device="cpu", folder=tmp_path, resume=True)
+    assert str(refused.value) == expected
 
 
 def test_a_time_budget_is_kept_on_a_machine_that_slows_down(pictures, monkeypatch):

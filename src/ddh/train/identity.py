@@ -84,10 +84,24 @@ def arrays_digest(*arrays: NDArray[Any]) -> str:
 
 def check_same_run(checkpoint: Path, state: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
     """Refuse a checkpoint whose state differs from what is `expected`: that of another run."""
-    for key, value in expected.items():
-        if state.get(key) != json.loads(json.dumps(value)):
-            raise ModelError(
-                f"the checkpoint in {checkpoint.parent} was made with {key} = {state.get(key)}, "
-                f"not {value}; resume with the same images and settings, or delete the folder to "
-                "start again"
-            )
+    wanted = json.loads(json.dumps(expected))
+    others = [d for key in wanted for d in _differences(key, state.get(key), wanted[key])]
+    if others:
+        raise ModelError(
+            f"the checkpoint in {checkpoint.parent} was made with {' and '.join(others)}; resume "
+            "with the same images and settings, or delete the folder to start again"
+        )
+
+
+def _differences(name: str, found: Any, wanted: Any) -> list[str]:
+    """Where two plain values differ, by the name of each part: "settings.epochs = 10, not 20"."""
+    if isinstance(found, list) and isinstance(wanted, list) and len(found) == len(wanted):
+        found, wanted = dict(enumerate(found)), dict(enumerate(wanted))
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        parts = {**found, **wanted}
+        return [
+            difference
+            for part in parts
+            for difference in _differences(f"{name}.{part}", found.get(part), wanted.get(part))
+        ]
+    return [] if found == wanted else [f"{name} = {found}, not {wanted}"]
