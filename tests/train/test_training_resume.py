@@ -14,6 +14,7 @@ import ddh
 from ddh._core.errors import DDHError, InputError, ModelError
 from ddh.train import settings
 from ddh.train.augmentation import augment
+from ddh.train.identity import check_same_run
 
 SCRIPT = Path(__file__).with_name("resume_script.py")
 
@@ -42,6 +43,17 @@ def test_a_run_is_not_resumed_with_other_settings(tmp_path, monkeypatch):
         ddh.DDH(bits=8, epochs=2).fit(X, checkpoint_dir=tmp_path / "work", resume=True)
     with pytest.raises(ModelError, match="resume with the same images"):
         ddh.DDH(bits=4, epochs=2).fit(X + 1, checkpoint_dir=tmp_path / "work", resume=True)
+
+
+def test_a_checkpoint_without_a_setting_is_that_of_another_run(tmp_path):
+    """One of another version, whose settings lack a name: not even None stands for it."""
+    expected = {"bits": 4, "settings": {"epochs": 2, "steps": None}}
+    check_same_run(tmp_path / "checkpoint", expected, expected)
+    lacking = {"bits": 4, "settings": {"epochs": 2}}
+    with pytest.raises(ModelError, match=r"with settings\.steps = absent, not None;"):
+        check_same_run(tmp_path / "checkpoint", lacking, expected)
+    with pytest.raises(ModelError, match=r"with settings\.steps = None, not absent;"):
+        check_same_run(tmp_path / "checkpoint", expected, lacking)
 
 
 def test_same_seed_same_codes_and_another_seed_others():

@@ -98,10 +98,11 @@ def _differences(name: str, found: Any, wanted: Any) -> list[str]:
     if isinstance(found, list) and isinstance(wanted, list) and len(found) == len(wanted):
         found, wanted = dict(enumerate(found)), dict(enumerate(wanted))
     if isinstance(found, dict) and isinstance(wanted, dict):
-        parts = {**found, **wanted}
         return [
             difference
-            for part in parts
-            for difference in _differences(f"{name}.{part}", found.get(part), wanted.get(part))
+            for part in {**found, **wanted}
+            for difference in _differences(
+                f"{name}.{part}", found.get(part, "absent"), wanted.get(part, "absent")
+            )
         ]
     return [] if found == wanted else [f"{name} = {found}, not {wanted}"]
