@@ -65,6 +65,7 @@ def test_training_changes_the_backbone_and_tells_its_signs(pictures):
         {},
         {"neighbours_from": 0.2, "neighbours_refresh": 0.4},
         {"objective": "pseudo-codes", "rounds": 2, "code_bits": 8},
+        {"objective": "pseudo-codes", "rounds": 2, "code_bits": 8, "muon_step": 0.02},
     ],
 )
 def test_killed_and_resumed_ends_with_the_same_weights(pictures, tmp_path, monkeypatch, changes):

@@ -21,6 +21,7 @@ from ddh.backbones import Backbone
 from ddh.images import Failure, ImageSource
 from ddh.pretrain.diagnostics import SAMPLE, agreement, diagnostics, neighbours
 from ddh.pretrain.inputs import ViewInputs, Views, decode
+from ddh.pretrain.muon import Muon
 from ddh.pretrain.neighbour_positives import NeighbourPositives, find_neighbour_positives
 from ddh.pretrain.recipe import TINY, Stages
 from ddh.pretrain.schedule import PretrainSchedule
@@ -219,14 +220,19 @@ class PretrainTask(TrainingTask):
         return {"objective": self.objective}
 
     def optimiser(self) -> torch.optim.Optimizer:
-        """SGD; biases and batch norms are not decayed."""
+        """SGD, or Muon beside it; biases and batch norms are not decayed."""
+        settings, momentum = self.settings, self.settings.momentum
         learning = [p for p in self.objective.parameters() if p.requires_grad]
+        matrices, others = [p for p in learning if p.ndim > 1], [p for p in learning if p.ndim <= 1]
+        if settings.muon_step:
+            scale = settings.muon_step / self.schedule.peak
+            return Muon(matrices, others, step_scale=scale, momentum=momentum)
         groups: list[dict[str, Any]] = [
-            {"params": [p for p in learning if p.ndim > 1]},
-            {"params": [p for p in learning if p.ndim <= 1], "weight_decay": 0.0},
+            {"params": matrices},
+            {"params": others, "weight_decay": 0.0},
         ]
         return torch.optim.SGD(
-            groups, lr=0.0, momentum=self.settings.momentum, weight_decay=self.settings.weight_decay
+            groups, lr=0.0, momentum=momentum, weight_decay=settings.weight_decay
         )
 
     def loss(self, batch: Views, rows: Tensor, progress: float) -> Tensor:

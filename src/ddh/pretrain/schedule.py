@@ -44,13 +44,17 @@ class PretrainSchedule(Schedule):
         """Fraction of its round before a step."""
         return min(1.0, self.rounds * step / self.total - self.round(step))
 
+    @property
+    def peak(self) -> float:
+        """The highest learning rate, for batches of this size."""
+        return self.settings.learning_rate * self.settings.batch_size / 256
+
     def learning_rate(self, step: int) -> float:
         """Linear warm-up, then half a cosine wave to zero, in each round."""
         length = self.total / self.rounds
         at = length * self.round_progress(step)
         warmup = min(self.settings.warmup_epochs * self.steps_per_epoch, length / 10)
-        peak = self.settings.learning_rate * self.settings.batch_size / 256
         if at < warmup:
-            return peak * (at + 1) / (warmup + 1)
+            return self.peak * (at + 1) / (warmup + 1)
         decayed = (at - warmup) / max(1.0, length - warmup)
-        return peak * (1 + math.cos(math.pi * min(1.0, decayed))) / 2
+        return self.peak * (1 + math.cos(math.pi * min(1.0, decayed))) / 2

@@ -19,7 +19,7 @@ OBJECTIVES = {"byol": "byol:BYOL", "pseudo-codes": "pseudo_codes:PseudoCodes"}
 LOWEST = {
     "epochs": 1, "steps": 1, "batch_size": 2, "rounds": 1, "code_bits": 1, "k1": 1,
     "warmup_epochs": 0, "momentum": 0, "weight_decay": 0, "neighbours_from": 0,
-    "neighbours_prob": 0, "min_overlap": 0, "min_confidence": 0, "consistency": 0,
+    "neighbours_prob": 0, "min_overlap": 0, "min_confidence": 0, "consistency": 0, "muon_step": 0,
 }  # fmt: skip
 LENGTHS = ("epochs", "steps", "minutes")
 POSITIVE = ("minutes", "learning_rate", "neighbours_refresh", "labelled_fraction")
@@ -47,6 +47,9 @@ class PretrainSettings:
         Number of warm-up/decay cycles; "pseudo-codes" regenerates its labels at the start of each.
     momentum, weight_decay : float
         Of SGD; biases and batch norms are not decayed.
+    muon_step : float
+        Train weight matrices by Muon instead of SGD, with peak steps of this size relative to
+        their norm, such as 0.02. 0: SGD for all.
     neighbours_from : float
         Fraction of training after which a confident neighbour may replace the second view.
     neighbours_prob : float
@@ -77,6 +80,7 @@ class PretrainSettings:
     rounds: int = 1
     momentum: float = 0.9
     weight_decay: float = 5e-4
+    muon_step: float = 0.0
     neighbours_from: float = 1.0
     neighbours_prob: float = 0.5
     neighbours_refresh: float = 0.05
@@ -108,8 +112,8 @@ class PretrainSettings:
 class SelfSupervised(nn.Module, ABC):
     """Base class of the objectives: owns the backbone being trained and its auxiliary networks.
 
-    All parameters that require a gradient are trained by SGD. To add an objective, derive
-    from this class in a module of `ddh.pretrain` and register it in `OBJECTIVES`.
+    All parameters that require a gradient are trained. To add an objective, derive from this class
+    in a module of `ddh.pretrain` and register it in `OBJECTIVES`.
     """
 
     #: Whether `begin_round` needs the features of all images.

@@ -1,0 +1,101 @@
+"""Jordan et al. (2024), "Muon: an optimizer for hidden layers in neural networks".
+
+The momentum of a weight matrix is made nearly orthogonal, so that rare directions of its gradient
+move as far as common ones. Convolutions are matrices of shape (out, in x height x width).
+
+Batch norms make a network independent of the length of such a matrix, so a matrix keeps the norm
+that it starts with, and the rate is the length of a step relative to it. Biases and batch norms are
+trained by SGD.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+MOMENTUM = 0.95
+ITERATIONS = 5
+COEFFICIENTS = 3.4445, -4.7750, 2.0315  # of the published polynomial
+TINY = 1e-12
+
+
+class Muon(torch.optim.Optimizer):
+    """Muon for `matrices`, whose rate is `step_scale` times that of the others; SGD for these."""
+
+    def __init__(
+        self,
+        matrices: list[nn.Parameter],
+        others: list[nn.Parameter],
+        *,
+        step_scale: float,
+        momentum: float,
+    ) -> None:
+        groups: list[dict[str, Any]] = [
+            {"params": matrices, "lr_scale": step_scale},
+            {"params": others, "momentum": momentum},
+        ]
+        super().__init__(groups, {"lr": 0.0})
+        for parameter in matrices:
+            self.state[parameter]["norm"] = parameter.detach().norm()
+        for parameter in [*matrices, *others]:
+            self.state[parameter]["momentum"] = torch.zeros_like(parameter)
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Move all parameters that have a gradient."""
+        matrices, others = self.param_groups
+        by_shape: dict[tuple[int, int], list[Tensor]] = {}
+        for weight in _learning(matrices):
+            by_shape.setdefault((len(weight), weight[0].numel()), []).append(weight)
+        for shape, weights in by_shape.items():
+            self._turn(weights, shape, matrices["lr"])
+        if learning := _learning(others):
+            moving = self._of("momentum", learning)
+            torch._foreach_mul_(moving, others["momentum"])
+            torch._foreach_add_(moving, _gradients(learning))
+            torch._foreach_add_(learning, moving, alpha=-others["lr"])
+
+    def _turn(self, weights: list[Tensor], shape: tuple[int, int], rate: float) -> None:
+        """Step along Nesterov's momentum made orthogonal, at constant norms."""
+        gradients, moving = _gradients(weights), self._of("momentum", weights)
+        torch._foreach_lerp_(moving, gradients, 1 - MOMENTUM)
+        ahead = torch._foreach_lerp(gradients, moving, MOMENTUM)
+        steps = orthogonalize(_stacked(ahead, shape)) / min(shape) ** 0.5  # of norm 1
+        norms = torch.stack(self._of("norm", weights))[:, None, None]
+        moved = _stacked(weights, shape) - rate * norms * steps
+        moved *= norms / moved.norm(dim=(1, 2), keepdim=True).clamp(min=TINY)
+        torch._foreach_copy_(
+            weights, [new.view_as(p) for new, p in zip(moved, weights, strict=True)]
+        )
+
+    def _of(self, name: str, parameters: list[Tensor]) -> list[Tensor]:
+        return [self.state[parameter][name] for parameter in parameters]
+
+
+def orthogonalize(matrices: Tensor) -> Tensor:
+    """Singular values of matrices (n, rows, columns) moved close to 1, by Newton-Schulz iteration.
+
+    They end between 0.7 and 1.2, which is near enough for an optimiser. GPUs do it in bfloat16.
+    """
+    a, b, c = COEFFICIENTS
+    tall = matrices.shape[1] > matrices.shape[2]
+    X = matrices.bfloat16() if matrices.is_cuda else matrices
+    X = X.mT if tall else X
+    X = X / X.norm(dim=(1, 2), keepdim=True).clamp(min=TINY)
+    for _ in range(ITERATIONS):
+        A = X @ X.mT
+        X = torch.baddbmm(X, torch.baddbmm(A, A, A, beta=b, alpha=c), X, beta=a)
+    return (X.mT if tall else X).to(matrices.dtype)
+
+
+def _stacked(tensors: Sequence[Tensor], shape: tuple[int, int]) -> Tensor:
+    return torch.stack([tensor.reshape(shape) for tensor in tensors])
+
+
+def _learning(group: dict[str, Any]) -> list[Tensor]:
+    return [parameter for parameter in group["params"] if parameter.grad is not None]
+
+
+def _gradients(learning: list[Tensor]) -> list[Tensor]:
+    return [parameter.grad for parameter in learning if parameter.grad is not None]
