@@ -1,7 +1,8 @@
 """Jordan et al. (2024), "Muon: an optimizer for hidden layers in neural networks".
 
 The momentum of a weight matrix is made nearly orthogonal, so that rare directions of its gradient
-move as far as common ones. Convolutions are matrices of shape (out, in x height x width).
+move as far as common ones. Convolutions are matrices of shape (out, height x width x in), which is
+how channels-last weights lie in memory.
 
 Batch norms make a network independent of the length of such a matrix, so a matrix keeps the norm
 that it starts with, and the rate is the length of a step relative to it. Biases and batch norms are
@@ -61,13 +62,13 @@ class Muon(torch.optim.Optimizer):
         gradients, moving = _gradients(weights), self._of("momentum", weights)
         torch._foreach_lerp_(moving, gradients, 1 - MOMENTUM)
         ahead = torch._foreach_lerp(gradients, moving, MOMENTUM)
-        steps = orthogonalize(_stacked(ahead, shape)) / min(shape) ** 0.5  # of norm 1
+        steps = orthogonalize(_stacked(ahead)) / min(shape) ** 0.5  # of norm 1
         norms = torch.stack(self._of("norm", weights))[:, None, None]
-        moved = _stacked(weights, shape) - rate * norms * steps
+        moved = _stacked(weights) - rate * norms * steps
         moved *= norms / moved.norm(dim=(1, 2), keepdim=True).clamp(min=TINY)
-        torch._foreach_copy_(
-            weights, [new.view_as(p) for new, p in zip(moved, weights, strict=True)]
-        )
+        for weight, matrix in zip(weights, moved, strict=True):
+            last = weight.movedim(1, -1)
+            last.copy_(matrix.view(last.shape))
 
     def _of(self, name: str, parameters: list[Tensor]) -> list[Tensor]:
         return [self.state[parameter][name] for parameter in parameters]
@@ -89,8 +90,9 @@ def orthogonalize(matrices: Tensor) -> Tensor:
     return (X.mT if tall else X).to(matrices.dtype)
 
 
-def _stacked(tensors: Sequence[Tensor], shape: tuple[int, int]) -> Tensor:
-    return torch.stack([tensor.reshape(shape) for tensor in tensors])
+def _stacked(tensors: Sequence[Tensor]) -> Tensor:
+    """Weights of one shape as matrices (n, rows, columns)."""
+    return torch.stack([tensor.movedim(1, -1).flatten(1) for tensor in tensors])
 
 
 def _learning(group: dict[str, Any]) -> list[Tensor]:
