@@ -220,7 +220,7 @@ class PretrainTask(TrainingTask):
         return {"objective": self.objective}
 
     def optimiser(self) -> torch.optim.Optimizer:
-        """SGD, or Muon beside it; biases and batch norms are not decayed."""
+        """SGD for all, or Muon for matrices; biases and batch norms are not decayed."""
         settings, momentum = self.settings, self.settings.momentum
         learning = [p for p in self.objective.parameters() if p.requires_grad]
         matrices, others = [p for p in learning if p.ndim > 1], [p for p in learning if p.ndim <= 1]
