@@ -21,7 +21,7 @@ from ddh.backbones import Backbone
 from ddh.images import Failure, ImageSource
 from ddh.pretrain.diagnostics import SAMPLE, agreement, diagnostics, neighbours
 from ddh.pretrain.inputs import ViewInputs, Views, decode
-from ddh.pretrain.muon import Muon
+from ddh.pretrain.muon import Muon, scale_random_weights
 from ddh.pretrain.neighbour_positives import NeighbourPositives, find_neighbour_positives
 from ddh.pretrain.recipe import TINY, Stages
 from ddh.pretrain.schedule import PretrainSchedule
@@ -194,6 +194,8 @@ class PretrainTask(TrainingTask):
         self.settings, self.backbone = inputs.settings, inputs.backbone
         self.device = inputs.device
         self.initial_origin = self.backbone.origin
+        if self.settings.muon_step and self.initial_origin == "random":
+            scale_random_weights(self.backbone)
         make = objective_class(self.settings.objective)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
