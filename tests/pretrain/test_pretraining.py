@@ -64,6 +64,7 @@ def test_training_changes_the_backbone_and_tells_its_signs(pictures):
     [
         {},
         {"neighbours_from": 0.2, "neighbours_refresh": 0.4},
+        {"muon_step": 0.02, "head_width": 48},
         {"objective": "pseudo-codes", "rounds": 2, "code_bits": 8},
         {"objective": "pseudo-codes", "rounds": 2, "code_bits": 8, "muon_step": 0.02},
     ],
@@ -91,6 +92,28 @@ def test_killed_and_resumed_ends_with_the_same_weights(pictures, tmp_path, monke
         assert {k: v for k, v in a.items() if k not in drop} == {
             k: v for k, v in b.items() if k not in drop
         }
+
+
+@pytest.mark.parametrize("changes", [{}, {"objective": "pseudo-codes", "code_bits": 8}])
+def test_small_views_train_a_network_whose_features_are_of_whole_inputs(pictures, changes):
+    network = SmallNetwork()
+    network.preprocessing = Preprocessing(size=12)
+    sides = {"training": set(), "features": set()}
+
+    def record(network, inputs):
+        # views come in batches of 50 or 100, all images in one of 200
+        kind = "features" if len(inputs[0]) == len(pictures) else "training"
+        sides[kind].add(inputs[0].shape[-1])
+
+    network.register_forward_pre_hook(record)
+    plan = settings(epochs=1, view_size=8, neighbours_from=0, **changes)
+    pretrain(network, ImageArray(resized(pictures.pixels, 16)), plan, device="cpu")
+    assert sides["training"] == {8}
+    assert 12 in sides["features"]
+
+
+def resized(pixels, side):
+    return np.stack([np.asarray(Image.fromarray(image).resize((side, side))) for image in pixels])
 
 
 def test_steps_are_counted_and_an_epoch_has_five_of_them(pictures):

@@ -21,7 +21,7 @@ from ddh.pretrain.recipe import TINY
 from ddh.pretrain.settings import PretrainSettings, SelfSupervised, projection
 from ddh.pretrain.transforms import ViewSettings
 
-HIDDEN, OUT = 1024, 256
+OUT = 256
 INITIAL_MOMENTUM = 0.99
 
 
@@ -44,7 +44,7 @@ class BYOL(SelfSupervised):
     def __init__(self, backbone: Backbone, settings: PretrainSettings, images: int) -> None:
         nn.Module.__init__(self)
         self.backbone = backbone
-        self.projector, self.predictor = heads(backbone.dimensions)
+        self.projector, self.predictor = heads(backbone.dimensions, settings.head_width)
         self.target_backbone = copy.deepcopy(backbone).requires_grad_(False)
         self.target_projector = copy.deepcopy(self.projector).requires_grad_(False)
 
@@ -73,9 +73,9 @@ class BYOL(SelfSupervised):
         return self.target_backbone
 
 
-def heads(dimensions: int) -> tuple[nn.Module, nn.Module]:
+def heads(dimensions: int, width: int) -> tuple[nn.Module, nn.Module]:
     """The projector g on features, and the predictor q on projections."""
-    return projection(dimensions, HIDDEN, OUT), projection(OUT, HIDDEN, OUT)
+    return projection(dimensions, width, OUT), projection(OUT, width, OUT)
 
 
 def cosine(a: Tensor, b: Tensor) -> Tensor:

@@ -52,6 +52,7 @@ class ViewInputs(Inputs):
     ) -> None:
         self.pixels, self.backbone, self.settings, self.device = pixels, backbone, settings, device
         self.size = backbone.preprocessing.size
+        self.view_size = settings.view_size or self.size
         self.positives: NeighbourPositives | None = None
         self._resident: Tensor | None = None
         if device.type == "cuda":
@@ -63,7 +64,7 @@ class ViewInputs(Inputs):
         return len(self.pixels)
 
     def batches(self, parts: Parts, seeds: list[int]) -> Iterator[tuple[Tensor, Views]]:
-        view_bytes = 12 * len(parts[0]) * self.size**2
+        view_bytes = 12 * len(parts[0]) * self.view_size**2
         at_once = max(1, VIEW_BYTES // view_bytes)
         groups = [parts[i : i + at_once] for i in range(0, len(parts), at_once)]
         seeds = seeds[::at_once]
@@ -109,7 +110,7 @@ class ViewInputs(Inputs):
         generator = torch.Generator(self.device).manual_seed(seed)
         chosen = transforms or self.settings.views
         first, second = (
-            self.normalised(255 * random_view(half, self.size, view, generator))
+            self.normalised(255 * random_view(half, self.view_size, view, generator))
             for view, half in zip(chosen, images.chunk(2), strict=True)
         )
         return first, second

@@ -85,7 +85,7 @@ class PseudoCodes(SelfSupervised):
         self.head = projection(backbone.dimensions, HIDDEN, bits)
         self.teacher = copy.deepcopy(backbone).requires_grad_(False)
         self.teacher_head = copy.deepcopy(self.head).requires_grad_(False)
-        self.projector, self.predictor = heads(backbone.dimensions)
+        self.projector, self.predictor = heads(backbone.dimensions, settings.head_width)
         self.teacher_projector = copy.deepcopy(self.projector).requires_grad_(False)
         self.register_buffer("labels", torch.zeros(images, bits, dtype=torch.int8))
         self.register_buffer("labelled", torch.zeros(images, dtype=torch.bool))

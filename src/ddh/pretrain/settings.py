@@ -20,6 +20,7 @@ LOWEST = {
     "epochs": 1, "steps": 1, "batch_size": 2, "rounds": 1, "code_bits": 1, "k1": 1,
     "warmup_epochs": 0, "momentum": 0, "weight_decay": 0, "neighbours_from": 0,
     "neighbours_prob": 0, "min_overlap": 0, "min_confidence": 0, "consistency": 0, "muon_step": 0,
+    "view_size": 8, "head_width": 1,
 }  # fmt: skip
 LENGTHS = ("epochs", "steps", "minutes")
 POSITIVE = ("minutes", "learning_rate", "neighbours_refresh", "labelled_fraction")
@@ -50,6 +51,11 @@ class PretrainSettings:
     muon_step : float
         Train weight matrices by Muon instead of SGD, with peak steps of this size relative to
         their norm, such as 0.02. 0: SGD for all.
+    view_size : int, optional
+        Side of the views in pixels, where it is to be smaller than the network's input. Steps take
+        less time; features are computed at the size of the input all the same.
+    head_width : int
+        Hidden units of BYOL's projector and predictor.
     neighbours_from : float
         Fraction of training after which a confident neighbour may replace the second view.
     neighbours_prob : float
@@ -81,6 +87,8 @@ class PretrainSettings:
     momentum: float = 0.9
     weight_decay: float = 5e-4
     muon_step: float = 0.0
+    view_size: int | None = None
+    head_width: int = 1024
     neighbours_from: float = 1.0
     neighbours_prob: float = 0.5
     neighbours_refresh: float = 0.05
