@@ -94,24 +94,38 @@ def test_a_small_weight_of_exact_cosines_is_near_itq(clustered):
     assert distance(task.start(1e-6)) > 0.05  # the ridge
 
 
-def test_where_the_ridge_costs_too_much_cosines_are_exact(clustered, monkeypatch):
+def history_if(costly, clustered, monkeypatch):
+    """The history of a fit in which layers that are `costly(weight, exact)` lose all neighbours."""
     features, _ = clustered
     graph = pairwise_labels(l2_normalize(features), 10, 4, centre=True)
-    start, find, ridged = Problem.start, Sample.find, []
+    start, find, last = Problem.start, Sample.find, {}
 
     def noted(self, weight, memberships=None, *, exact=False, **options):
-        ridged.append(weight > 0 and not exact)
+        last.update(weight=weight, exact=exact)
         return start(self, weight, memberships, exact=exact, **options)
 
     def without_neighbours(self, layer):
-        return Found(0.0, 1.0) if ridged[-1] else find(self, layer)
+        return Found(0.0, 1.0) if costly(**last) else find(self, layer)
 
     monkeypatch.setattr(Problem, "start", noted)
     monkeypatch.setattr(Sample, "find", without_neighbours)
-    _, _, history = fit_graded(features, graph, 64, seed=0)
+    return fit_graded(features, graph, 64, seed=0)[2]
+
+
+def test_where_the_ridge_costs_too_much_cosines_are_exact(clustered, monkeypatch):
+    history = history_if(lambda weight, exact: weight > 0 and not exact, clustered, monkeypatch)
     weights = [entry["weight"] for entry in history]
     assert weights[:6] == [0.0, *graded.WEIGHTS, graded.WEIGHTS[0]]  # with the ridge, then without
     assert history[-1]["weight"] > 0
+
+
+def test_where_all_other_weights_cost_too_much_the_least_is_tried(clustered, monkeypatch):
+    history = history_if(
+        lambda weight, exact: weight >= min(graded.WEIGHTS), clustered, monkeypatch
+    )
+    weights = [entry["weight"] for entry in history]
+    assert weights[:10] == [0.0, *graded.WEIGHTS, *graded.WEIGHTS, graded.LEAST]
+    assert graded.LEAST <= history[-1]["weight"] < min(graded.WEIGHTS)
 
 
 def test_features_that_group_kinds_by_themselves_learn_from_clusters_too(rng):

@@ -56,6 +56,7 @@ Floats = NDArray[np.float32]
 DIMENSIONS = 512  # principal components at most
 RIDGE = 1.0  # added to their variances, in units of the mean variance of a dimension
 WEIGHTS = (3.0, 1.0, 0.3, 0.1)  # of memberships beside cosines
+LEAST = 0.03  # tried after them without the ridge, where weights are near ITQ
 STEPS = 400
 LOOKS = (25, 50, 100, 200, STEPS)  # steps after which kept neighbours are counted
 RATE = 0.05  # of Adam, relative to the mean size of the weights
@@ -107,7 +108,7 @@ def fit_graded(
     if bits > SHORT:
         clusters = find_clusters(basis.principal(CLUSTERED_DIMENSIONS), graph, rng.spawn(1)[0])
         sample = Sample(features, basis.rows, clusters, rng)
-    most = 2 + 2 * len(WEIGHTS) + 2  # ITQ and S, then both with and without the ridge, and nearer
+    most = 2 + 2 * len(WEIGHTS) + 3  # ITQ and S, then both with and without the ridge, and nearer
     with bar("Fitting codes", total=most) as progress:
         trials = Trials(problem, sample, progress.update)
         if trials.heaviest("neighbourhoods", problem.memberships):
@@ -288,10 +289,10 @@ class Trials:
     def heaviest(self, name: str, memberships: Reals) -> bool:
         """Choose the largest weight that keeps enough neighbours; False: these are of no use."""
         quick = name == "both"
-        for exact in (False, True):
+        for exact, weights in ((False, WEIGHTS), (True, (*WEIGHTS, LEAST))):
             start = partial(self.problem.start, memberships=memberships, exact=exact)
             too_much = None
-            for weight in WEIGHTS:
+            for weight in weights:
                 layer = start(weight, quick=quick)
                 found = self.look(layer, name, weight)
                 if weight == WEIGHTS[0] and not found.finds_kinds(self.itq, GAIN[name]):
