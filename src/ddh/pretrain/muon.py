@@ -49,14 +49,14 @@ class Muon(torch.optim.Optimizer):
         """Move all parameters that have a gradient."""
         matrices, others = self.param_groups
         if learning := _learning(matrices):
-            self._turn(learning, matrices["lr"])
+            self._move_matrices(learning, matrices["lr"])
         if learning := _learning(others):
             moving = self._of("momentum", learning)
             torch._foreach_mul_(moving, others["momentum"])
             torch._foreach_add_(moving, _gradients(learning))
             torch._foreach_add_(learning, moving, alpha=-others["lr"])
 
-    def _turn(self, weights: list[Tensor], rate: float) -> None:
+    def _move_matrices(self, weights: list[Tensor], rate: float) -> None:
         """Step along Nesterov's momentum made orthogonal, at constant norms."""
         gradients, moving = _gradients(weights), self._of("momentum", weights)
         torch._foreach_lerp_(moving, gradients, 1 - MOMENTUM)
@@ -77,11 +77,11 @@ class Muon(torch.optim.Optimizer):
 
 
 class MatrixBatches:
-    """Room for tensors of given shapes as matrices, in one batch (n, rows, columns) per number of
-    rows.
+    """Buffers that hold tensors of given shapes as matrices: one batch (n, rows, columns) for all
+    with the same number of rows.
 
-    Matrices lie on their longer side and have zeros behind it, which change nothing. A GPU then
-    gets a few large operations; one by one, a network's matrices would keep it waiting.
+    Tall matrices are transposed and rows padded with zeros, which change nothing. A GPU then gets a
+    few large operations; one by one, a network's matrices would keep it waiting.
     """
 
     def __init__(self, like: Sequence[Tensor]) -> None:
@@ -98,7 +98,7 @@ class MatrixBatches:
         self.views = [views[number] for number in range(len(like))]
 
     def orthogonal(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """The tensors made orthogonal as matrices, of norm 1, nearly; valid until the next call."""
+        """The tensors made orthogonal, with norms near 1; valid until the next call."""
         torch._foreach_copy_(self.views, list(tensors))
         for batch in self.batches:
             torch.div(orthogonalize(batch), batch.shape[1] ** 0.5, out=batch)
@@ -134,7 +134,7 @@ def orthogonalize(matrices: Tensor) -> Tensor:
 
 
 def _view(matrix: Tensor, like: Tensor) -> Tensor:
-    """A matrix (shorter side, at least the longer one) as a tensor of the shape of `like`."""
+    """A padded matrix of a batch as a tensor with the shape of `like`, which shares its memory."""
     rows, columns = len(like), like[0].numel()
     part = matrix[:, :columns] if rows <= columns else matrix[:, :rows].mT
     return part.unflatten(1, (*like.shape[2:], like.shape[1])).movedim(-1, 1)
