@@ -112,6 +112,21 @@ def test_small_views_train_a_network_whose_features_are_of_whole_inputs(pictures
     assert 12 in sides["features"]
 
 
+def test_a_network_of_small_views_is_judged_by_views_of_whole_inputs(pictures, monkeypatch):
+    network, seen, judged = SmallNetwork(), [], []
+    network.preprocessing = Preprocessing(size=12)
+    network.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].shape[-1]))
+
+    def agreement(first, second):
+        judged.append(seen[-1])
+        return len(judged)  # it grows: the result is kept
+
+    monkeypatch.setattr(pretraining, "agreement", agreement)
+    plan = settings(epochs=1, view_size=8, keep_better=True)
+    pretrain(network, ImageArray(resized(pictures.pixels, 16)), plan, device="cpu")
+    assert judged == [12, 12]  # before the training and after it
+
+
 def resized(pixels, side):
     return np.stack([np.asarray(Image.fromarray(image).resize((side, side))) for image in pixels])
 

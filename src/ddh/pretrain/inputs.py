@@ -106,12 +106,15 @@ class ViewInputs(Inputs):
     def views(
         self, images: Tensor, seed: int, transforms: tuple[ViewSettings, ViewSettings] | None = None
     ) -> Views:
-        """Normalised views of the first half of the images, and of the second half."""
+        """Normalised views of the first half of the images, and of the second half.
+
+        Views by other transforms than those of training have the size of the network's input.
+        """
         generator = torch.Generator(self.device).manual_seed(seed)
-        chosen = transforms or self.settings.views
+        size = self.view_size if transforms is None else self.size
         first, second = (
-            self.normalised(255 * random_view(half, self.view_size, view, generator))
-            for view, half in zip(chosen, images.chunk(2), strict=True)
+            self.normalised(255 * random_view(half, size, view, generator))
+            for view, half in zip(transforms or self.settings.views, images.chunk(2), strict=True)
         )
         return first, second
 
