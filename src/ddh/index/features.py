@@ -87,7 +87,8 @@ class FeatureTransform:
         components = self.decode(stored)
         length = np.linalg.norm(components, axis=2)
         products = (components @ unit[:, :, None])[:, :, 0]
-        return np.asarray(products / np.where(length > 0, length, 1), np.float64)
+        cosines = products / np.where(length > 0, length, 1)
+        return np.asarray(np.clip(cosines, -1, 1), np.float64)  # rounding goes beyond 1
 
     def save(self, path: Path) -> None:
         """Write a file that `load` reads."""
