@@ -50,7 +50,7 @@ class PretrainSettings:
         Of SGD; biases and batch norms are not decayed.
     muon_step : float
         Train weight matrices by Muon instead of SGD, with peak steps of this size relative to
-        their norm, such as 0.02. 0: SGD for all.
+        their norm, such as 0.02; worth it for fewer than 100 epochs. 0: SGD for all.
     view_size : int, optional
         Side of the views in pixels, where it is to be smaller than the network's input. Steps take
         less time; features are computed at the size of the input all the same.
