@@ -32,9 +32,12 @@ def test_no_gradient_reaches_the_target():
     assert all(p.grad is not None for p in objective.backbone.parameters())
 
 
-@pytest.mark.parametrize(("progress", "tau"), [(0.0, 0.99), (0.5, 0.995), (1.0, 1.0)])
-def test_the_target_follows(progress, tau):
-    objective = BYOL(SmallNetwork(), settings(epochs=1), 6)
+@pytest.mark.parametrize(
+    ("changes", "progress", "tau"),
+    [({}, 0.0, 0.99), ({}, 0.5, 0.995), ({}, 1.0, 1.0), ({"target_momentum": 0.9}, 0.5, 0.95)],
+)
+def test_the_target_follows(changes, progress, tau):
+    objective = BYOL(SmallNetwork(), settings(epochs=1, **changes), 6)
     before = copy.deepcopy(objective.target_backbone)
     with torch.no_grad():
         for parameter in objective.backbone.parameters():

@@ -314,6 +314,18 @@ def test_a_time_budget_is_kept_on_a_machine_that_slows_down(pictures, monkeypatc
     assert done.history[-1]["learning_rate"] < 0.001
 
 
+@pytest.mark.parametrize("decay_all", [False, True])
+def test_batch_norms_are_decayed_on_request(pictures, monkeypatch, decay_all):
+    forward = BYOL.forward
+    monkeypatch.setattr(BYOL, "forward", lambda *given: 0 * forward(*given))
+    network = SmallNetwork()
+    before = copy.deepcopy(network.state_dict())
+    plan = settings(epochs=3, decay_all=decay_all)
+    after = pretrain(network, pictures, plan, device="cpu").backbone.state_dict()
+    assert (after["layers.0.weight"].abs() < before["layers.0.weight"].abs()).all()
+    assert (after["layers.1.weight"] < 1).all() == decay_all
+
+
 def test_a_rate_that_blows_up_is_told(pictures, monkeypatch):
     forward = BYOL.forward
     monkeypatch.setattr(BYOL, "forward", lambda *given: math.nan * forward(*given))

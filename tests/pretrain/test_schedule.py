@@ -71,6 +71,8 @@ def test_wrong_settings_are_refused():
             pretrain_settings(32, False, changes)
     with pytest.raises(InputError, match="up to 1, not 70"):
         pretrain_settings(32, False, {"epochs": 1, "labelled_fraction": 70.0})
+    with pytest.raises(InputError, match="target_momentum is up to 1, not 99"):
+        pretrain_settings(32, False, {"epochs": 1, "target_momentum": 99.0})
     with pytest.raises(InputError, match="no setting 'epoch'"):
         pretrain_settings(32, False, {"epoch": 3})
     with pytest.raises(InputError, match="byol first"):

@@ -22,7 +22,6 @@ from ddh.pretrain.settings import PretrainSettings, SelfSupervised, projection
 from ddh.pretrain.transforms import ViewSettings
 
 OUT = 256
-INITIAL_MOMENTUM = 0.99
 
 
 class BYOL(SelfSupervised):
@@ -43,7 +42,7 @@ class BYOL(SelfSupervised):
 
     def __init__(self, backbone: Backbone, settings: PretrainSettings, images: int) -> None:
         nn.Module.__init__(self)
-        self.backbone = backbone
+        self.backbone, self.momentum = backbone, settings.target_momentum
         self.projector, self.predictor = heads(backbone.dimensions, settings.head_width)
         self.target_backbone = copy.deepcopy(backbone).requires_grad_(False)
         self.target_projector = copy.deepcopy(self.projector).requires_grad_(False)
@@ -60,7 +59,7 @@ class BYOL(SelfSupervised):
     @torch.no_grad()
     def after_step(self, progress: float) -> None:
         """Move the target towards the online network."""
-        tau = 1 - (1 - INITIAL_MOMENTUM) * (math.cos(math.pi * progress) + 1) / 2
+        tau = 1 - (1 - self.momentum) * (math.cos(math.pi * progress) + 1) / 2
         online: list[Tensor] = [*self.backbone.parameters(), *self.projector.parameters()]
         target: list[Tensor] = [
             *self.target_backbone.parameters(),

@@ -222,7 +222,7 @@ class PretrainTask(TrainingTask):
         return {"objective": self.objective}
 
     def optimiser(self) -> torch.optim.Optimizer:
-        """SGD for all, or Muon for matrices; biases and batch norms are not decayed."""
+        """SGD for all, or Muon for matrices."""
         settings, momentum = self.settings, self.settings.momentum
         learning = [p for p in self.objective.parameters() if p.requires_grad]
         matrices, others = [p for p in learning if p.ndim > 1], [p for p in learning if p.ndim <= 1]
@@ -231,7 +231,7 @@ class PretrainTask(TrainingTask):
             return Muon(matrices, others, step_scale=scale, momentum=momentum)
         groups: list[dict[str, Any]] = [
             {"params": matrices},
-            {"params": others, "weight_decay": 0.0},
+            {"params": others, "weight_decay": settings.weight_decay * settings.decay_all},
         ]
         return torch.optim.SGD(
             groups, lr=0.0, momentum=momentum, weight_decay=settings.weight_decay

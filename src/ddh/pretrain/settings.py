@@ -20,9 +20,10 @@ LOWEST = {
     "epochs": 1, "steps": 1, "batch_size": 2, "rounds": 1, "code_bits": 1, "k1": 1,
     "warmup_epochs": 0, "momentum": 0, "weight_decay": 0, "neighbours_from": 0,
     "neighbours_prob": 0, "min_overlap": 0, "min_confidence": 0, "consistency": 0, "muon_step": 0,
-    "view_size": 8, "head_width": 1,
+    "view_size": 8, "head_width": 1, "target_momentum": 0,
 }  # fmt: skip
 LENGTHS = ("epochs", "steps", "minutes")
+HIGHEST = {"labelled_fraction": 1, "target_momentum": 1}
 POSITIVE = ("minutes", "learning_rate", "neighbours_refresh", "labelled_fraction")
 FORMER_NAMES = {"codes": "pseudo-codes"}  # in settings stored by version 0.1
 
@@ -47,7 +48,9 @@ class PretrainSettings:
     rounds : int
         Number of warm-up/decay cycles; "pseudo-codes" regenerates its labels at the start of each.
     momentum, weight_decay : float
-        Of SGD; biases and batch norms are not decayed.
+        Of SGD.
+    decay_all : bool
+        Decay biases and batch norms too, not only weight matrices.
     muon_step : float
         Train weight matrices by Muon instead of SGD, with peak steps of this size relative to
         their norm, such as 0.02; worth it for fewer than 100 epochs. 0: SGD for all.
@@ -56,6 +59,8 @@ class PretrainSettings:
         less time; features are computed at the size of the input all the same.
     head_width : int
         Hidden units of BYOL's projector and predictor.
+    target_momentum : float
+        Of BYOL's moving average at the start; it rises to 1.
     neighbours_from : float
         Fraction of training after which a confident neighbour may replace the second view.
     neighbours_prob : float
@@ -86,9 +91,11 @@ class PretrainSettings:
     rounds: int = 1
     momentum: float = 0.9
     weight_decay: float = 5e-4
+    decay_all: bool = False
     muon_step: float = 0.0
     view_size: int | None = None
     head_width: int = 1024
+    target_momentum: float = 0.99
     neighbours_from: float = 1.0
     neighbours_prob: float = 0.5
     neighbours_refresh: float = 0.05
@@ -109,8 +116,9 @@ class PretrainSettings:
         if sum(getattr(self, name) is not None for name in LENGTHS) != 1:
             raise InputError("give either epochs, steps or minutes, to say how long to pretrain")
         check_numbers(vars(self), LOWEST, POSITIVE)
-        if self.labelled_fraction > 1:
-            raise InputError(f"labelled_fraction is up to 1, not {self.labelled_fraction}")
+        for name, highest in HIGHEST.items():
+            if (value := getattr(self, name)) > highest:
+                raise InputError(f"{name} is up to {highest}, not {value}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as plain values for JSON."""
