@@ -7,7 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ddh._core.lazy import has_torch
 from ddh.neighbours.cosine import CosineSpace, pieces
+
+LEAST_ROWS = 4096  # from which bfloat16 may pay off
 
 Rows = slice | NDArray[np.int32]
 
@@ -66,7 +69,8 @@ class BFloat16Product(Product):
 
 def fastest_product(space: CosineSpace, index: NDArray[np.int32], k: int, room: int) -> Product:
     """bfloat16 where it is faster here and leaves at most `room` candidates for nearly all rows."""
-    if len(index) >= 4096 and multiplies_bfloat16() and _bfloat16_is_faster(space.dimensions):
+    may_gain = len(index) >= LEAST_ROWS and has_torch() and multiplies_bfloat16()
+    if may_gain and _bfloat16_is_faster(space.dimensions):
         product = BFloat16Product(space, index)
         rows = np.linspace(0, len(product) - 1, 128).astype(np.int32)
         cosines = product.tile(rows, slice(None))
