@@ -11,7 +11,8 @@ Input checks, signs, packing, batching, saving and loading are done here, once.
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Literal, Self, dataclass_transform
 
@@ -147,9 +148,21 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, A
         code_bytes(self.bits)
         features = check_features(X, least_rows=2)
         targets = self._targets(y, len(features))
-        self.n_features_in_, self._loaded_id = features.shape[1], None
-        self._fit(features, targets, np.random.default_rng(self.random_state))
+        with self._unless_it_fails():
+            self.n_features_in_, self._loaded_id = features.shape[1], None
+            self._fit(features, targets, np.random.default_rng(self.random_state))
         return self
+
+    @contextmanager
+    def _unless_it_fails(self) -> Iterator[None]:
+        """Keep what is learned, or after an error what was known before."""
+        before = self.__dict__.copy()
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
 
     def _targets(self, y: ArrayLike | None, rows: int) -> NDArray[np.int64] | None:
         """Checked labels, None where the method takes none."""

@@ -159,8 +159,9 @@ class DeepHasher(ImageHasher):
             self.losses_ = training.train()
             if pictures is not None and self.depth != "head":
                 end_training(pictures.backbone)
-                again = extract(pictures.backbone, pictures.source, device=self.device).values
-                phi = torch.from_numpy(standardize(again, self.mean_, self.scale_)).to(device)
+                again = extract(pictures.backbone, pictures.source, device=self.device)
+                X = again.values[np.searchsorted(again.usable, pictures.usable)]
+                phi = torch.from_numpy(standardize(X, self.mean_, self.scale_)).to(device)
             self._finish(training, phi[:images], pictures)
         self.layers_ = layers.cpu().double().requires_grad_(False)
 

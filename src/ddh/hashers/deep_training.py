@@ -111,7 +111,7 @@ class DeepTraining(TrainingTask):
             Schedule(
                 self.epochs, steps, lambda t: self.learning_rate * (1 + math.cos(math.pi * t)) / 2
             ),
-            batch_size=math.ceil(rows / steps),  # equal ones: a small last one would be all noise
+            batch_size=math.ceil(rows / steps),
             seed=self.seed,
             device=self.device,
             label=self.label,

@@ -110,7 +110,8 @@ class ImageHasher(Hasher):
         code_bytes(self.bits)
         self._check(is_images(X))
         directory = None if checkpoint_dir is None else Path(checkpoint_dir)
-        with run_folder(directory, resume, self.random_state) as run:
+        folder = run_folder(directory, resume, self.random_state)
+        with self._unless_it_fails(), folder as run:
             self.seed_, pictures = run.seed, None
             if is_images(X):
                 source = open_images(X)

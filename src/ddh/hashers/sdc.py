@@ -52,6 +52,8 @@ class SDC(DeepHasher):
 
         def loss(outputs: Tensor, rows: Tensor, progress: float) -> Tensor:
             pairs = len(rows) * (len(rows) - 1) // 2
+            if not pairs:  # the last batch of an epoch may be one image
+                return 0 * outputs.sum()
             if pairs not in targets:
                 targets[pairs] = calibration(pairs, self.shape).to(outputs)
             return calibration_loss(standardize_batch(outputs), features[rows], targets[pairs])
