@@ -105,7 +105,7 @@ class ApproximateIndex:
         queries, _ = rows_and_queries(queries, self.database)
         k, threads = min(neighbour_count(k), len(self)), thread_count(threads)
         probes = self.probes if probes is None else neighbour_count(probes)
-        if not probes or not k or not len(queries):
+        if not self.probes or not k or not len(queries):
             return scan.search(queries, self.database, max(k, 1), threads)
         answer = Neighbours.empty(len(queries), k)
         waiting = np.arange(len(queries))
