@@ -2,12 +2,14 @@
 
 import json
 import sqlite3
+import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import numpy as np
 
+from ddh._core.errors import DDHWarning
 from ddh._core.threads import thread_imap
 from ddh.duplicates.fingerprints import CODE_BYTES, Fingerprint, fingerprint
 from ddh.duplicates.results import Picture, Skipped
@@ -26,13 +28,21 @@ def read_fingerprints(files: list[Path], cache: Path | None) -> Iterator[Fingerp
     if cache is None:
         yield from thread_imap(fingerprint, files)
         return
-    try:
-        database = _open(cache)
-    except (OSError, sqlite3.Error):
-        yield from thread_imap(fingerprint, files)
-        return
-    with closing(database):
-        known = dict(_known(database, files))
+    known: dict[Path, Fingerprint] = {}
+    with ExitStack() as opened:
+        try:
+            database = opened.enter_context(closing(_open(cache)))
+            known = dict(_known(database, files))
+        except (OSError, sqlite3.Error) as error:
+            if type(error) is sqlite3.DatabaseError:
+                warnings.warn(
+                    f"the cache {cache} cannot be used ({error}): all files are read again; "
+                    "delete it, and the next search makes a new one",
+                    DDHWarning,
+                    stacklevel=2,
+                )
+            yield from thread_imap(fingerprint, files)
+            return
         made: list[Fingerprint] = []
         new = (file for file in files if file not in known)
         reading = thread_imap(fingerprint, new)
@@ -52,9 +62,11 @@ def _open(path: Path) -> sqlite3.Connection:
     database = sqlite3.connect(path, timeout=5)
     if database.execute("PRAGMA user_version").fetchone()[0] != VERSION:
         database.execute("DROP TABLE IF EXISTS fingerprints")
-        database.execute("CREATE TABLE fingerprints (path BLOB PRIMARY KEY, head TEXT, data BLOB)")
         database.execute(f"PRAGMA user_version = {VERSION}")
-        database.commit()
+    database.execute(
+        "CREATE TABLE IF NOT EXISTS fingerprints (path BLOB PRIMARY KEY, head TEXT, data BLOB)"
+    )
+    database.commit()
     return database
 
 
