@@ -61,7 +61,8 @@ def add(
 
         with open_collection(location, None) as collection:
             roots = [root.path for root in collection.roots]
-        for changed in watch_folders(roots):
+            local = collection.index.engine == "local"
+        for changed in watch_folders(roots, Path(location).resolve() if local else None):
             document = bring_up_to_date(location, changed, None, prune, device)
             emit(document, describe_update(document), as_json)
 

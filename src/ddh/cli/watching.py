@@ -1,5 +1,6 @@
 """Which folders have changed, as they change: for `ddh add --watch`."""
 
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,12 +11,18 @@ import click
 
 from ddh._core.errors import optional
 
+CHANGES = ("created", "deleted", "modified", "moved")
 QUIET_SECONDS = 2.0  # without a change: a copy of many files is one change
 MISSING = "--watch needs watchdog: pip install 'ddh[photos]'"
 
 
-def watch_folders(folders: list[Path], quiet: float = QUIET_SECONDS) -> Iterator[list[Path]]:
-    """The folders in which something has changed, each time that it has settled."""
+def watch_folders(
+    folders: list[Path], index: Path | None, quiet: float = QUIET_SECONDS
+) -> Iterator[list[Path]]:
+    """The folders in which something has changed, each time that it has settled.
+
+    What changes in the `index` itself does not count, which may lie in one of them.
+    """
     events = optional("watchdog.events", MISSING)
     observers = optional("watchdog.observers", MISSING)
     changed: Queue[Path] = Queue()
@@ -25,7 +32,9 @@ def watch_folders(folders: list[Path], quiet: float = QUIET_SECONDS) -> Iterator
             self.folder = folder
 
         def on_any_event(self, event: Any) -> None:
-            if event.event_type in ("created", "deleted", "modified", "moved"):
+            file = Path(os.fsdecode(event.src_path))
+            is_own = index is not None and file.is_relative_to(index)
+            if event.event_type in CHANGES and not is_own:
                 changed.put(self.folder)
 
     observer = observers.Observer()
