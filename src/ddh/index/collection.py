@@ -17,6 +17,7 @@ from ddh._core.errors import InputError
 from ddh.images import ImageFolder
 from ddh.images.exif import photo_facts
 from ddh.index.base import Index
+from ddh.index.page_settings import rename_tagged
 from ddh.index.roots import SETTING, UNLABELLED, Missing, Root, Roots
 from ddh.index.rows import FileStamp, Hit, Row, Written, check_text
 
@@ -175,6 +176,7 @@ class Collection:
         keys = self._rows_of(inner)
         for start in range(0, len(keys), BATCH_ROWS):
             rows = self.index.get_many(keys[start : start + BATCH_ROWS])
+            rename_tagged(self.index, {row.key: renamed(row.key) for row in rows})
             paths = [None if row.path is None else renamed(row.path) for row in rows]
             stamps = [row.stamp for row in rows]
             self._rewrite(rows, [renamed(row.key) for row in rows], paths, stamps)
@@ -255,11 +257,13 @@ class Collection:
                 continue
             same = rows[size][digest]
             gone = next((k for k in same if k not in taken and self.roots.missing(k) == "gone"), "")
+            there = next((key for key in same if key not in taken), first.get(digest))
             if gone:
                 taken.add(gone)
                 found.moved.append((file, gone))
-            elif same or digest in first:
-                found.copies.append((file, same[0] if same else first[digest]))
+                first[digest] = file.key
+            elif there is not None:
+                found.copies.append((file, there))
             else:
                 first[digest] = file.key
                 new.append(file)
@@ -299,6 +303,8 @@ class Collection:
             there = [(file, rows[key]) for file, key in part if key in rows]
             left += [copy for copy in part if copy[1] not in rows]
             keys, stamps = [file.key for file, _ in there], [_stamp(*each) for each in there]
+            if moved:  # first: after an interruption, moving again leaves the tags as they are
+                rename_tagged(self.index, {row.key: file.key for file, row in there})
             self._rewrite([row for _, row in there], keys, keys, stamps)
             if moved:
                 self.index.delete([row.key for _, row in there])

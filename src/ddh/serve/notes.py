@@ -3,18 +3,14 @@
 Both are texts beside the index (its settings), in every engine, so that no row is written anew.
 """
 
-import json
 import threading
 from collections.abc import Sequence
-from typing import Any
 
-from ddh._core.errors import DDHError, InputError
+from ddh._core.errors import InputError
 from ddh.index import Index
-from ddh.index.features import SETTING_CHARACTERS as PART
-from ddh.index.header import PAGE_SETTING
+from ddh.index.page_settings import SEARCHES, TAGS, read_page_setting, write_page_setting
 from ddh.serve.names import folded
 
-TAGS, SEARCHES = f"{PAGE_SETTING}tags", f"{PAGE_SETTING}searches"
 MAX_TAGS, MAX_TAGGED, MAX_SEARCHES = 500, 200_000, 200
 MAX_NAME = 60  # characters
 
@@ -27,7 +23,7 @@ class Notes:
 
     def tags(self) -> dict[str, list[str]]:
         """The keys of each tag, tags by name."""
-        found = self._read(TAGS, {})
+        found: dict[str, list[str]] = read_page_setting(self._index, TAGS, {})
         return {tag: found[tag] for tag in sorted(found)}
 
     def tag(self, keys: Sequence[str], add: Sequence[str], remove: Sequence[str]) -> None:
@@ -44,11 +40,11 @@ class Notes:
                 raise InputError(
                     f"a collection has at most {MAX_TAGS} tags, on {MAX_TAGGED:,} pictures in all"
                 )
-            self._write(TAGS, tags)
+            write_page_setting(self._index, TAGS, tags)
 
     def searches(self) -> list[dict[str, str]]:
         """Saved searches, each with its name and the address that shows it."""
-        return list(self._read(SEARCHES, []))
+        return list(read_page_setting(self._index, SEARCHES, []))
 
     def save(self, name: str, address: str) -> list[dict[str, str]]:
         """Save a search, or replace the one of this name; an empty address deletes it."""
@@ -61,24 +57,8 @@ class Notes:
                 kept.append({"name": name, "address": address})
             if len(kept) > MAX_SEARCHES:
                 raise InputError(f"at most {MAX_SEARCHES} searches are saved: delete some")
-            self._write(SEARCHES, kept)
+            write_page_setting(self._index, SEARCHES, kept)
             return kept
-
-    def _read(self, name: str, default: Any) -> Any:
-        settings = self._index.settings()
-        parts, text = int(settings.get(name, "0")), ""
-        for part in range(parts):
-            text += settings.get(f"{name}_{part}", "")
-        try:
-            return json.loads(text) if text else default
-        except ValueError as error:
-            raise DDHError(f"the {name} of this index are damaged: {error}") from error
-
-    def _write(self, name: str, value: Any) -> None:
-        text = json.dumps(value)
-        parts = [text[start : start + PART] for start in range(0, len(text), PART)]
-        values = {f"{name}_{i}": part for i, part in enumerate(parts)}
-        self._index.set_setting(**{name: str(len(parts))}, **values)
 
 
 def _tag_name(name: str) -> str:
