@@ -3,7 +3,6 @@
 A listing goes folder by folder in a fixed order and holds the names of one folder at a time.
 """
 
-import hashlib
 import platform
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -19,7 +18,7 @@ from ddh.images.decoding import DEFAULT_LIMITS, printable
 from ddh.images.formats import picture_extensions
 from ddh.images.sources import picture_files
 from ddh.index import Index
-from ddh.index.collection import DIGEST_BYTES
+from ddh.index.collection import bytes_digest
 from ddh.index.location import without_password
 
 PART_IMAGES, PART_BYTES = 64, 128 << 20
@@ -62,7 +61,7 @@ class DownloadedImages(ImageSource):
 
     def digest(self, i: int) -> str:
         """A digest of the bytes of image `i`."""
-        return hashlib.blake2b(self._contents[i], digest_size=DIGEST_BYTES).hexdigest()
+        return bytes_digest(self._contents[i])
 
 
 class ImageLocation:

@@ -40,7 +40,7 @@ NO_DATE = np.iinfo(np.int64).min
 DAY = 86_400  # seconds
 EPOCH_DAY = datetime(1970, 1, 1).toordinal()
 WORTH_KEEPING = 2000  # rows; fewer are read as quickly from the index
-VERSION = b"1"  # change it when the same rows would give another catalog
+VERSION = b"2"  # change it when the same rows would give another catalog
 MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september",
     "october", "november", "december",
@@ -220,7 +220,7 @@ def _text(row: Row, seconds: int) -> str:
             parts.append(f"{name}:{str(value).lower() if isinstance(value, bool) else value}")
         elif isinstance(value, list):
             parts += [f"{name}:{each}" for each in value if isinstance(each, str)]
-    return folded("\t".join(parts))
+    return folded("\t".join(parts)).replace("\n", " ")
 
 
 @lru_cache(maxsize=1 << 15)
@@ -281,12 +281,14 @@ class CatalogCache:
         self._catalog: Catalog | None = None
         self._state: object = None
         self._built_at = self._build_seconds = 0.0
+        self._changed = False  # by this service itself
 
     def current(self) -> Catalog:
         """A catalog of the rows as they are, or were a short while ago."""
         with self._lock:
             if self._catalog is None or self._is_stale():
-                state, started = self._index_state(), time.monotonic()
+                state, started = self.index_state(), time.monotonic()
+                self._changed = False
                 self._catalog = self._read(state)
                 self._state, self._built_at = state, time.monotonic()
                 self._build_seconds = self._built_at - started
@@ -309,11 +311,13 @@ class CatalogCache:
 
     def _is_stale(self) -> bool:
         age = time.monotonic() - self._built_at
+        if self._changed:
+            return True
         if age < LIFETIME * self._build_seconds:
             return False
-        return self._index_state() != self._state or (self._state is None and age > BLIND_SECONDS)
+        return self.index_state() != self._state or (self._state is None and age > BLIND_SECONDS)
 
-    def _index_state(self) -> object:
+    def index_state(self) -> object:
         """Sizes and times of a local index's files (not of shared memory), None if unknown."""
         if self._index.engine != "local":
             return None
@@ -328,5 +332,4 @@ class CatalogCache:
 
     def invalidate(self) -> None:
         """Build anew at the next use: this service has written rows itself."""
-        with self._lock:
-            self._built_at, self._state = time.monotonic() - BLIND_SECONDS - 1, None
+        self._changed = True

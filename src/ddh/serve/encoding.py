@@ -22,11 +22,12 @@ Pixels = NDArray[np.uint8]
 
 
 class Encoding(NamedTuple):
-    """What the model makes of a picture: its code, the real values whose signs it is, features."""
+    """What a model makes of a picture: its code, the real values whose signs it is, features."""
 
     code: Code
     values: NDArray[np.float32]
     features: NDArray[np.float32]
+    model_id: str | None
 
 
 class Decoders:
@@ -80,9 +81,9 @@ class Encoder:
         results: list[Encoding | Exception] = [DDHError("not encoded")] * len(pictures)
         images = PreparedArray(np.stack(pictures))
         for batch in self._model.encode_images(images, batch_size=len(pictures)):
-            encoded = map(Encoding, batch.codes, batch.outputs, batch.features)
-            for position, encoding in zip(batch.indices.tolist(), encoded, strict=True):
-                results[position] = encoding
+            encoded = zip(batch.codes, batch.outputs, batch.features, strict=True)
+            for position, values in zip(batch.indices.tolist(), encoded, strict=True):
+                results[position] = Encoding(*values, self._model_id)
         return results
 
 

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ddh._core.errors import InputError
+from ddh.index import Index
 from ddh.serve.catalog import NO_DATE, Catalog, Scalar
-from ddh.serve.names import folded, words_of
+from ddh.serve.names import words_of
 
 Rows = NDArray[np.int64]
 Order = Literal["added", "newest", "oldest", "name"]
@@ -35,34 +36,44 @@ class Selection:
 class Finder:
     """Positions of the selected rows of a catalog; the last few answers are cached."""
 
-    def __init__(self) -> None:
+    def __init__(self, index: Index) -> None:
+        self._index = index
         self._catalog: Catalog | None = None
         self._answers: dict[tuple[object, ...], Rows] = {}
 
     def rows(self, catalog: Catalog, wanted: Selection, tags: Mapping[str, list[str]]) -> Rows:
         """The rows of a selection, in its order."""
-        tagged = [word[1:] for word in words_of(wanted.text) if word.startswith(TAG) and word[1:]]
+        tagged = [word[1:] for word in words_of(wanted.text) if _is_tag(word)]
         about = (wanted, *(tuple(tags.get(tag, ())) for tag in tagged))
         if self._catalog is not catalog or len(self._answers) >= CACHED_ANSWERS:
             self._catalog, self._answers = catalog, {}
         if about not in self._answers:
-            self._answers[about] = _find(catalog, wanted, tagged, tags)
+            self._answers[about] = _find(catalog, self._index, wanted, tagged, tags)
         return self._answers[about]
 
 
+def _is_tag(word: str) -> bool:
+    return word.startswith(TAG) and word != TAG
+
+
 def _find(
-    catalog: Catalog, wanted: Selection, tagged: list[str], tags: Mapping[str, list[str]]
+    catalog: Catalog,
+    index: Index,
+    wanted: Selection,
+    tagged: list[str],
+    tags: Mapping[str, list[str]],
 ) -> Rows:
     kept = np.ones(len(catalog), bool)
     if len(catalog):
-        if words := [word for word in words_of(wanted.text) if word[1:] not in tagged]:
+        words = [word for word in words_of(wanted.text) if not _is_tag(word)]
+        if words:
             _keep(kept, catalog.texts.rows_with(words))
         for tag in tagged:
             _keep(kept, catalog.rows_of(tags.get(tag, [])))
         if wanted.folder:
             _keep(kept, catalog.rows_below(wanted.folder))
         for name, value in wanted.where:
-            kept &= _has_value(catalog, name, value)
+            _keep(kept, _with_value(catalog, index, name, value))
         if wanted.since or wanted.until:
             kept &= _between(catalog.taken, wanted.since, wanted.until)
     orders = {"newest": "by_date", "oldest": "by_date", "name": "by_name"}
@@ -83,20 +94,17 @@ def _keep(kept: NDArray[np.bool_], rows: Rows) -> None:
     kept[others] = False
 
 
-def _has_value(catalog: Catalog, name: str, value: Scalar) -> NDArray[np.bool_]:
-    """Rows with a value of metadata; one that is no category is found by its text."""
+def _with_value(catalog: Catalog, index: Index, name: str, value: Scalar) -> Rows:
+    """Rows with a value of metadata; for a name that is no category the index is asked."""
     category = catalog.categories.get(name)
     if category is None:
-        text = folded(f"{name}:{str(value).lower() if isinstance(value, bool) else value}")
-        found = np.zeros(len(catalog), bool)
-        found[catalog.texts.rows_with([text])] = True
-        return found
+        return catalog.rows_of([row.key for row in index.items(where={name: value})])
     matching = [
         number
         for number, each in enumerate(category.values)
         if each == value and isinstance(each, bool) == isinstance(value, bool)
     ]
-    return np.asarray(np.isin(category.of_row, matching), bool)
+    return np.flatnonzero(np.isin(category.of_row, matching))
 
 
 def _between(taken: NDArray[np.int64], since: str, until: str) -> NDArray[np.bool_]:

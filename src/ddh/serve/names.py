@@ -37,8 +37,8 @@ class PackedTexts(Sequence[str]):
         return texts
 
     def append(self, text: str) -> None:
-        """Add a text; a newline inside it becomes a space."""
-        self.bytes += text.replace("\n", " ").encode("utf-8", "replace") + b"\n"
+        """Add a text; one that words are to be found in has no newline of its own."""
+        self.bytes += text.encode("utf-8", "replace") + b"\n"
         self._ends.append(len(self.bytes))
 
     @property

@@ -209,6 +209,13 @@ async def add(service: WritableService, request: Request) -> dict[str, Any]:
     else:
         service.rows.upload_root()  # before the network runs
         write = partial(service.rows.add_picture, image, fields, await service.encode(image))
+    try:
+        return await service.in_thread("write", write)
+    except IndexRecoded:
+        await service.follow(at_once=True)
+        if image is None:  # the client's code may be of the former model
+            raise
+    write = partial(service.rows.add_picture, image, fields, await service.encode(image))
     return await service.in_thread("write", write)
 
 

@@ -164,15 +164,21 @@ class Searcher:
         started = time.perf_counter()
         answers: list[bytes | Exception] = [b""] * len(queries)
         groups: dict[tuple[Any, ...], list[int]] = defaultdict(list)
-        queries = _with_features(index, _with_codes(index, queries))
+        queries = _with_codes(index, queries)
         for position, query in enumerate(queries):
             if query.code is None:
                 answers[position] = no_such_key(query.key or "")
-            elif query.key is None and query.model_id != index.model_id:
+                continue
+            if query.key is None and query.model_id != index.model_id:
                 answers[position] = recoded(index.location, index.model_id)
-            else:
-                page, kind = query.params, (query.values is None, query.features is None)
-                groups[page.offset, page.k, query.filters, kind].append(position)
+                continue
+            try:
+                queries[position] = query = _with_stored_features(index, query)
+            except InputError as error:
+                answers[position] = error
+                continue
+            page, kind = query.params, (query.values is None, query.features is None)
+            groups[page.offset, page.k, query.filters, kind].append(position)
         for positions in groups.values():
             found = _nearest(index, [queries[i] for i in positions])
             seconds = round(time.perf_counter() - started, 6)
@@ -246,18 +252,13 @@ def _with_codes(index: Index, queries: Sequence[Query]) -> list[Query]:
     ]
 
 
-def _with_features(index: Index, queries: list[Query]) -> list[Query]:
-    """The features of pictures as the index stores them, so that all pages compare the same."""
+def _with_stored_features(index: Index, query: Query) -> Query:
+    """The features of a picture as the index stores them, so that all pages compare the same."""
+    if query.features is None:
+        return query
     transform = index.feature_transform
-    return [
-        query
-        if query.features is None
-        else replace(
-            query,
-            features=None if transform is None else transform.encode(query.features[None])[0],
-        )
-        for query in queries
-    ]
+    stored = None if transform is None else transform.encode(query.features[None])[0]
+    return replace(query, features=stored)
 
 
 def _parse_features(params: SearchParams) -> Stored | None:

@@ -82,7 +82,8 @@ class Service:
         remembered = DiskCache(cache / "duplicates", DUPLICATES_CACHE_BYTES)
         self.duplicates = Duplicates(location, self.index, writer, self.pictures, remembered)
         self.rows = Rows(writer, self.pictures, self.catalogs.invalidate)
-        self.finder, self.notes, self.adding = Finder(), Notes(writer), Adding(location)
+        self.finder, self.notes = Finder(self.index), Notes(writer)
+        self.adding = Adding(location)
         self.searcher = Searcher(searching, self.pictures, settings)
         self._searches: Batcher[Query, bytes] = Batcher(
             self.searcher.answer,

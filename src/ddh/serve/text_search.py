@@ -7,8 +7,9 @@ precision); a search looks at those that are there. Memory: 2 bytes per componen
 import logging
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from ddh._core import jobs
 from ddh.images import Limits, UnreadableImage, decode
-from ddh.index import Index, Row
+from ddh.index import FileStamp, Index, IndexRecoded, Row
 from ddh.serve.catalog import CatalogCache
 from ddh.serve.find import Finder, Selection
 from ddh.serve.items import Pictures, picture_name
@@ -27,7 +28,8 @@ from ddh.serve.towers import Towers
 LOG = logging.getLogger("ddh.serve")
 BATCH = 8
 SCORED = 16_384  # rows at once: half precision becomes single
-LOOK_SECONDS = 30.0  # between looks for new pictures
+LOOK_SECONDS = 30.0  # between looks at whether rows have changed
+BLIND_SECONDS = 600.0  # the same where only their number can be seen cheaply
 
 Half = NDArray[np.float16]
 
@@ -40,10 +42,11 @@ class TextSearch:
     ) -> None:
         self._towers = Towers(folder)
         self._index, self._pictures, self._catalogs = index, pictures, catalogs
-        self._finder, self._lock, self._closing = Finder(), threading.Lock(), threading.Event()
+        self._finder, self._lock = Finder(index), threading.Lock()
+        self._closing = threading.Event()
         cache.mkdir(parents=True, exist_ok=True)
         self._file = cache / f"text-{self._towers.id}.sqlite"
-        self._places: dict[str, int] = {}  # key -> row of the vectors
+        self._stamps: dict[str, FileStamp | None] = {}  # of the rows whose vectors are here
         self._keys: list[str] = []
         self._vectors: Half = np.empty((0, 0), np.float16)
         self._thread = threading.Thread(target=self._run, name="text", daemon=True)
@@ -80,41 +83,50 @@ class TextSearch:
     # -- in the background -------------------------------------------------------------------
 
     def _run(self) -> None:
-        try:
-            with sqlite3.connect(self._file) as db:
-                db.execute(
-                    "CREATE TABLE IF NOT EXISTS vectors (file TEXT PRIMARY KEY, mtime_ns INTEGER, "
-                    "size INTEGER, vector BLOB) WITHOUT ROWID"
-                )
-                seen = -1
-                while not self._closing.is_set():
-                    if (rows := len(self._index)) != seen:
+        seen: object = None
+        while not self._closing.is_set():
+            try:
+                state = self._catalogs.index_state()
+                if state is None:
+                    state = len(self._index), time.monotonic() // BLIND_SECONDS
+                if state != seen:
+                    with closing(sqlite3.connect(self._file)) as db:
                         self._look(db)
-                        seen = rows
-                    self._closing.wait(LOOK_SECONDS)
-            db.close()
-        except Exception:
-            LOG.exception("pictures cannot be read for the search by text")
+                    seen = state
+            except IndexRecoded:  # the service follows it: look again then
+                pass
+            except Exception:
+                LOG.exception("pictures cannot be read for the search by text")
+            self._closing.wait(LOOK_SECONDS)
 
     def _look(self, db: sqlite3.Connection) -> None:
         """Take up the vectors of all rows: those that are stored, then those of new pictures."""
+        db.execute(
+            "CREATE TABLE IF NOT EXISTS vectors (file TEXT PRIMARY KEY, mtime_ns INTEGER, "
+            "size INTEGER, vector BLOB) WITHOUT ROWID"
+        )
+        if self._keys:
+            self._drop_former()
         new: list[tuple[Row, Path]] = []
         for row in self._index.items():
             if self._closing.is_set():
                 return
-            if row.key in self._places:
+            if row.key in self._stamps:
                 continue
-            file = self._pictures.file(picture_name(row))
-            if file is None:
+            try:
+                file = self._pictures.file(picture_name(row))
+                if file is None:
+                    continue
+                stored = db.execute(
+                    "SELECT vector FROM vectors WHERE file = ? AND mtime_ns = ? AND size = ?",
+                    _stamp(file),
+                ).fetchone()
+            except OSError:  # gone in this moment
                 continue
-            stored = db.execute(
-                "SELECT vector FROM vectors WHERE file = ? AND mtime_ns = ? AND size = ?",
-                _stamp(file),
-            ).fetchone()
             if stored is None:
                 new.append((row, file))
             elif stored[0]:
-                self._take(row.key, np.frombuffer(stored[0], np.float16))
+                self._take(row, np.frombuffer(stored[0], np.float16))
         if new:
             with jobs.job("text", "search by text"):
                 stage = jobs.stage("Reading pictures for the search by text", len(new), "picture")
@@ -134,17 +146,31 @@ class TextSearch:
             except UnreadableImage:
                 with suppress(OSError):
                     _store(db, file, b"")
-        if not images:
-            return
-        with self._lock:
-            vectors = self._towers.pictures(images).astype(np.float16)
-        for (row, file), vector in zip(readable, vectors, strict=True):
-            with suppress(OSError):
-                _store(db, file, vector.tobytes())
-            self._take(row.key, vector)
+        if images:
+            with self._lock:
+                vectors = self._towers.pictures(images).astype(np.float16)
+            for (row, file), vector in zip(readable, vectors, strict=True):
+                with suppress(OSError):
+                    _store(db, file, vector.tobytes())
+                self._take(row, vector)
         db.commit()
 
-    def _take(self, key: str, vector: Half) -> None:
+    def _drop_former(self) -> None:
+        """Forget the rows that are gone, and those whose files have changed."""
+        kept = {
+            row.key
+            for row in self._index.items()
+            if row.key in self._stamps and self._stamps[row.key] == row.stamp
+        }
+        if len(kept) == len(self._keys):
+            return
+        places = [place for place, key in enumerate(self._keys) if key in kept]
+        with self._lock:
+            self._keys = [self._keys[place] for place in places]
+            self._vectors = self._vectors[places]
+            self._stamps = {key: self._stamps[key] for key in self._keys}
+
+    def _take(self, taken: Row, vector: Half) -> None:
         with self._lock:
             row = len(self._keys)
             if row >= len(self._vectors):
@@ -153,8 +179,8 @@ class TextSearch:
                     larger[:row] = self._vectors[:row]
                 self._vectors = larger
             self._vectors[row] = vector
-            self._places[key] = row
-            self._keys.append(key)
+            self._stamps[taken.key] = taken.stamp
+            self._keys.append(taken.key)
 
 
 def _stamp(file: Path) -> tuple[str, int, int]:

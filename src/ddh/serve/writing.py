@@ -17,7 +17,7 @@ from ddh.images.formats import needs_library, picture_extensions, picture_format
 from ddh.index import FileStamp, Index, Row
 from ddh.index.collection import bytes_digest
 from ddh.index.roots import Root
-from ddh.index.rows import check_text
+from ddh.index.rows import check_text, recoded
 from ddh.serve.bodies import CodeText, Fields, parse_code
 from ddh.serve.encoding import Encoding
 from ddh.serve.errors import no_such_key
@@ -83,7 +83,9 @@ class Rows:
 
         The file's name is a digest of its bytes, with the extension of its actual format.
         """
-        root = self.upload_root()
+        root, index = self.upload_root(), self._index
+        if encoding.model_id != index.model_id:
+            raise recoded(index.location, index.model_id)
         if needs_library(io.BytesIO(content)):  # this process does not decode it
             raise InputError("HEIC, JPEG XL and RAW are not stored: send a JPEG or PNG file")
         with Image.open(io.BytesIO(content), formats=picture_formats()) as image:
@@ -91,7 +93,7 @@ class Rows:
         digest = bytes_digest(content)
         name = root.key(f"{UPLOADS}/{digest}{extension}")
         key = check_text(fields.key or name, "a key")
-        if key in self._index:
+        if key in index:
             raise _key_exists(key)
         file = root.path / UPLOADS / f"{digest}{extension}"
         try:
