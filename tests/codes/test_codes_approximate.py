@@ -57,6 +57,14 @@ def test_all_lists_give_the_exact_answer(database, index):
     np.testing.assert_array_equal(found.indices, codes.search(queries, database, 30).indices)
 
 
+def test_few_codes_are_all_compared_whatever_probes_says(database):
+    few = codes.ApproximateIndex(database[:500], 64)
+    assert few.probes == 0
+    queries = lsh_codes(10, 64, seed=5)
+    found, true = few.search(queries, 7, probes=3), codes.search(queries, database[:500], 7)
+    np.testing.assert_array_equal(found.indices, true.indices)
+
+
 def test_threads_and_kernels_agree(index, monkeypatch):
     queries = lsh_codes(30, 64, seed=5)
     one, two = index.search(queries, 10, threads=1), index.search(queries, 10, threads=2)

@@ -1,6 +1,8 @@
 """Duplicates of real files: edits are found and named, look-alikes are not proposed."""
 
 import shutil
+import sqlite3
+from contextlib import closing, nullcontext
 
 import cv2
 import numpy as np
@@ -8,7 +10,7 @@ import pytest
 from photographs import photograph
 from PIL import Image, ImageDraw, ImageEnhance, ImageFont
 
-from ddh._core.errors import InputError
+from ddh._core.errors import DDHWarning, InputError
 from ddh.bench.edits import SINGLE
 from ddh.duplicates import find_duplicates
 
@@ -207,8 +209,39 @@ def test_a_second_search_reads_new_and_changed_files_only(tmp_path, monkeypatch)
     photograph(2).save(folder / "new.png")
     find_duplicates(folder, cache=cache)
     assert sorted(read[4:]) == ["2.png", "new.png"]
+
+
+def without_its_table(cache):
+    """As an interrupted first search leaves it."""
+    with closing(sqlite3.connect(cache)) as database:
+        database.execute("DROP TABLE fingerprints")
+
+
+def with_damaged_pages(cache):
+    cache.write_bytes(cache.read_bytes()[:4096].ljust(cache.stat().st_size, b"x"))
+
+
+def with_other_content(cache):
     cache.write_bytes(b"not a database" * 100)
-    assert find_duplicates(folder, cache=cache).groups == first.groups
+
+
+@pytest.mark.parametrize(
+    ("damage", "warns"),
+    [
+        (without_its_table, nullcontext()),
+        (with_damaged_pages, pytest.warns(DDHWarning, match="cannot be used.*delete it")),
+        (with_other_content, pytest.warns(DDHWarning, match="cannot be used.*delete it")),
+    ],
+)
+def test_a_damaged_cache_is_done_without(tmp_path, damage, warns):
+    folder, cache = tmp_path / "photos", tmp_path / "f.sqlite"
+    folder.mkdir()
+    photograph(1).save(folder / "a.png")
+    photograph(1).resize((160, 120)).save(folder / "small.png")
+    first = find_duplicates(folder, cache=cache)
+    damage(cache)
+    with warns:
+        assert find_duplicates(folder, cache=cache).groups == first.groups
 
 
 def test_nothing_to_search(tmp_path):

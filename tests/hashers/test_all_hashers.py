@@ -18,6 +18,7 @@ from ddh.codes import unpack
 from ddh.evaluation import mean_average_precision
 from ddh.hashers import create, method, storage
 from ddh.hashers.base import Hasher, as_float32
+from ddh.hashers.image_hasher import ImageHasher
 from ddh.hashers.registry import MODULES
 
 METHODS = [name for name, module in MODULES.items() if find_spec(f"ddh.hashers.{module}")]
@@ -332,6 +333,25 @@ def test_fitting_again_forgets_the_first_time(name: str):
     model = new(name).fit(X[:, :-2] * 2, (y + 1) % CLASSES)
     model.fit(X, y)
     np.testing.assert_array_equal(model.transform(X), fitted(name).transform(X))
+
+
+@every_method
+def test_a_fit_that_fails_leaves_the_model_as_it_was(name: str, monkeypatch: pytest.MonkeyPatch):
+    X, y = clusters()
+    model = new(name).fit(X, y)
+    codes, model_id = model.encode(X), model.model_id
+    step = "_learn" if isinstance(model, ImageHasher) else "_fit"
+    learn = getattr(type(model), step)
+
+    def interrupted(self, *data: object) -> None:
+        learn(self, *data)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(model), step, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X[:, :-2] * 2, (y + 1) % CLASSES)
+    np.testing.assert_array_equal(model.encode(X), codes)
+    assert model.model_id == model_id
 
 
 @every_method

@@ -114,6 +114,14 @@ def test_the_head_on_images_is_the_method_on_the_features_of_the_images() -> Non
     assert np.array_equal(model.transform(features), model.transform(images))
 
 
+def test_outputs_are_centred_on_the_labelled_pictures_whatever_the_depth() -> None:
+    images, y = pictures()
+    some = np.where(np.arange(len(y)) % 3 > 0, y, -1)  # the first is not one of them
+    model = make("OrthoHash", depth="last stage", epochs=1).fit(images, some)
+    means = model.outputs(images[some >= 0]).mean(axis=0)
+    np.testing.assert_allclose(means, 0, atol=1e-4)
+
+
 def test_end_to_end_training_learns() -> None:
     """New stripes find their own kind among the training images."""
     images, y = pictures(96)

@@ -108,6 +108,13 @@ def test_batches_are_of_equal_size() -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
+def test_the_last_batch_may_be_one_row(name: str) -> None:
+    X, y = clusters(rows=13)
+    model = create(name, bits=6, **(QUICK | {"batch_size": 4})).fit(X, y)
+    assert np.isfinite(model.outputs(X)).all()
+
+
+@pytest.mark.parametrize("name", METHODS)
 def test_torch_s_own_random_numbers_are_left_alone(name: str, tmp_path: Path) -> None:
     X, y = clusters()
     torch.manual_seed(11)

@@ -160,6 +160,9 @@ def test_bfloat16_is_used_only_where_it_helps(monkeypatch):
     # all rows nearly parallel: bfloat16 cannot tell which is nearer
     chosen = products.fastest_product(cosine_space(spread + 100), index, 5, 40)
     assert isinstance(chosen, products.Float32Product)
+    monkeypatch.setitem(sys.modules, "torch", None)  # not installed
+    chosen = products.fastest_product(cosine_space(spread), index, 5, 40)
+    assert isinstance(chosen, products.Float32Product)
 
 
 class TestApproximate:

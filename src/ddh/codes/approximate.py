@@ -69,6 +69,7 @@ class ApproximateIndex:
         if not 0 < recall <= 1:
             raise InputError(f"the recall is above 0 and at most 1, not {recall}")
         self.database = check_codes(database, bits, "the database's rows")
+        self.centres = self.database[:0]
         self.bits, self.probes, self.measured_recall = bits, 0, 1.0
         n = len(self.database)
         if n > _MOST_ROWS:
@@ -105,7 +106,7 @@ class ApproximateIndex:
         queries, _ = rows_and_queries(queries, self.database)
         k, threads = min(neighbour_count(k), len(self)), thread_count(threads)
         probes = self.probes if probes is None else neighbour_count(probes)
-        if not self.probes or not k or not len(queries):
+        if not (probes and len(self.centres) and k and len(queries)):
             return scan.search(queries, self.database, max(k, 1), threads)
         answer = Neighbours.empty(len(queries), k)
         waiting = np.arange(len(queries))
