@@ -28,53 +28,73 @@ ROWS = [
 
 
 @pytest.fixture
-def catalog(tmp_path):
+def index(tmp_path):
     with ddh.index.open(tmp_path / "n.index", bits=8) as index:
         keys = [key for key, _ in ROWS]
         stamps = [None, None, None, FileStamp(1_500_000_000_000_000_000, 5)]
         codes = np.arange(4, dtype=np.uint8)[:, None]
         index.add(keys, codes, paths=keys, stamps=stamps, metadata=[m for _, m in ROWS])
-        yield build_catalog(index)
+        yield index
 
 
-def found(catalog, tags=None, **selection):
-    return Finder().rows(catalog, Selection(**selection), tags or {}).tolist()
+@pytest.fixture
+def found(index):
+    """The positions of what a selection finds."""
+    catalog, finder = build_catalog(index), Finder(index)
+
+    def rows(tags=None, **selection):
+        return finder.rows(catalog, Selection(**selection), tags or {}).tolist()
+
+    return rows
 
 
-def test_every_word_must_be_in_the_name_folder_date_or_metadata(catalog):
-    assert found(catalog) == [0, 1, 2, 3]
-    assert found(catalog, text="IMG canon") == [0, 1]
-    assert found(catalog, text="lisbon 2019") == [0]
-    assert found(catalog, text="2020 may") == [1]
-    assert found(catalog, text="ärger") == found(catalog, text="ÄRGER".lower()) == [2]
-    assert found(catalog, text="car") == [3]
-    assert found(catalog, text='"canon 5d"') == [0, 1]
-    assert found(catalog, text='"5d canon"') == []
-    assert found(catalog, text="img_1 img_2") == []  # of two rows
+def test_every_word_must_be_in_the_name_folder_date_or_metadata(found):
+    assert found() == [0, 1, 2, 3]
+    assert found(text="IMG canon") == [0, 1]
+    assert found(text="lisbon 2019") == [0]
+    assert found(text="2020 may") == [1]
+    assert found(text="ärger") == found(text="ÄRGER".lower()) == [2]
+    assert found(text="car") == [3]
+    assert found(text='"canon 5d"') == [0, 1]
+    assert found(text='"5d canon"') == []
+    assert found(text="img_1 img_2") == []  # of two rows
 
 
-def test_tags_folders_metadata_and_dates_narrow(catalog):
+def test_tags_folders_metadata_and_dates_narrow(found):
     tags = {"best": ["Phone/scan.png", "Albums/Paris/IMG_2.jpg", "gone.jpg"]}
-    assert found(catalog, tags, text="#best") == [1, 3]
-    assert found(catalog, tags, text="#best paris") == [1]
-    assert found(catalog, tags, text="#nobody") == []
-    assert found(catalog, folder="Albums") == [0, 1]
-    assert found(catalog, folder="Alb") == []
-    assert found(catalog, where=(("stars", 3),)) == [1, 2]
-    assert found(catalog, where=(("good", True),)) == [2]
-    assert found(catalog, where=(("good", 1),)) == []
-    assert found(catalog, since="2020", until="2020-05") == [1]
-    assert found(catalog, since="2020-06-01", until="2020-06-01") == [2]
-    assert found(catalog, until="2017") == [3]  # the camera says no date: the file does
+    assert found(tags, text="#best") == [1, 3]
+    assert found(tags, text="#best paris") == [1]
+    assert found(tags, text="#nobody") == []
+    assert found(tags, text="#best best") == []  # one is a tag, the other a word
+    assert found(tags, text="# scan") == []  # a word of one sign
+    assert found(folder="Albums") == [0, 1]
+    assert found(folder="Alb") == []
+    assert found(where=(("stars", 3),)) == [1, 2]
+    assert found(where=(("good", True),)) == [2]
+    assert found(where=(("good", 1),)) == []
+    assert found(where=(("taken", "2020-06-01T00:00:00"),)) == [2]  # no category
+    assert found(since="2020", until="2020-05") == [1]
+    assert found(since="2020-06-01", until="2020-06-01") == [2]
+    assert found(until="2017") == [3]  # the camera says no date: the file does
     with pytest.raises(InputError, match="2024-05"):
-        found(catalog, since="2020-13")
+        found(since="2020-13")
 
 
-def test_orders_by_date_and_name_and_months(catalog):
-    assert found(catalog, order="newest") == [2, 1, 0, 3]
-    assert found(catalog, order="oldest") == [3, 0, 1, 2]
-    assert found(catalog, order="name", folder="Phone") == [3, 2]
-    counted = months(catalog, np.arange(4))
+def test_a_value_among_too_many_for_a_category_is_found_exactly(tmp_path):
+    with ddh.index.open(tmp_path / "many.index", bits=16) as index:
+        keys, codes = [f"{i}.jpg" for i in range(300)], np.zeros((300, 2), np.uint8)
+        index.add(keys, codes, metadata=[{"number": i} for i in range(300)])
+        catalog = build_catalog(index)
+        assert "number" not in catalog.categories
+        wanted = Selection(where=(("number", 12),))  # and not 120 to 129
+        assert Finder(index).rows(catalog, wanted, {}).tolist() == [12]
+
+
+def test_orders_by_date_and_name_and_months(index, found):
+    assert found(order="newest") == [2, 1, 0, 3]
+    assert found(order="oldest") == [3, 0, 1, 2]
+    assert found(order="name", folder="Phone") == [3, 2]
+    counted = months(build_catalog(index), np.arange(4))
     assert counted == [("2017-07", 1), ("2019-05", 1), ("2020-05", 1), ("2020-06", 1)]
 
 

@@ -44,7 +44,8 @@ class Finder:
     def rows(self, catalog: Catalog, wanted: Selection, tags: Mapping[str, list[str]]) -> Rows:
         """The rows of a selection, in its order."""
         tagged = [word[1:] for word in words_of(wanted.text) if _is_tag(word)]
-        about = (wanted, *(tuple(tags.get(tag, ())) for tag in tagged))
+        # as text: True and 1 are equal, and so are selections with them
+        about = (repr(wanted), *(tuple(tags.get(tag, ())) for tag in tagged))
         if self._catalog is not catalog or len(self._answers) >= CACHED_ANSWERS:
             self._catalog, self._answers = catalog, {}
         if about not in self._answers:
