@@ -226,11 +226,12 @@ def test_watching_adds_what_is_new(home, monkeypatch):
     pytest.importorskip("watchdog")
     from ddh.cli.watching import watch_folders
 
-    (home / "a").mkdir()
+    (home / "a" / "x.index").mkdir(parents=True)
     (home / "b").mkdir()
-    changes = watch_folders([home / "a", home / "b"], quiet=0.3)
-    timer = threading.Timer(1.0, write, (home / "b" / "new.jpg", 1))
-    timer.start()
+    changes = watch_folders([home / "a", home / "b"], home / "a" / "x.index", quiet=0.3)
+    for name in ("a/x.index/rows.jpg", "b/new.jpg"):
+        timer = threading.Timer(1.0, write, (home / name, 1))
+        timer.start()
     assert next(changes) == [home / "b"]
     changes.close()
     timer.join()
@@ -239,7 +240,8 @@ def test_watching_adds_what_is_new(home, monkeypatch):
 def test_watch_keeps_the_index_in_step(home, monkeypatch):
     write(home / "photos" / "a.jpg", 1)
 
-    def changed(folders):
+    def changed(folders, index):
+        assert index == (home / "data" / "ddh" / "photos.index").resolve()
         write(home / "photos" / "b.jpg", 2)
         yield folders
         (home / "photos" / "a.jpg").rename(home / "photos" / "c.jpg")

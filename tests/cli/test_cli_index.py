@@ -16,6 +16,7 @@ import ddh.index
 from ddh._core.errors import InputError
 from ddh.cli import cli
 from ddh.hashers import DDH
+from ddh.index.page_settings import TAGS, read_page_setting, write_page_setting
 from ddh.train.features import Extractor
 
 BITS = 32
@@ -239,6 +240,33 @@ def test_moved_renamed_and_copied_files_are_not_encoded(place, monkeypatch):
     (photos / "copy.png").rename(place / "phone" / "a.png")
     done = run("index", "add", place / "phone", "-i", place / "p.index")
     assert (done["moved"], done["rows"]) == (1, 13)
+
+
+def test_copies_of_a_moved_file_are_copies_of_its_new_row(place, monkeypatch):
+    forbid_encoding(monkeypatch)
+    photos = place / "photos"
+    shutil.copy(photos / "animals" / "1.png", photos / "a second.png")
+    (photos / "animals" / "1.png").rename(photos / "moved.png")
+    done = run("index", "add", photos, "-i", place / "p.index")
+    assert (done["new"], done["moved"], done["copies"], done["gone"]) == (0, 1, 1, 0)
+    assert {"a second.png", "moved.png"} <= keys(place)
+    assert "animals/1.png" not in keys(place)
+
+
+def test_tags_go_with_pictures_that_move(place, monkeypatch):
+    forbid_encoding(monkeypatch)
+    photos = place / "photos"
+    with ddh.index.open(place / "p.index") as index:
+        write_page_setting(index, TAGS, {"best": ["animals/1.png", "animals/2.png"]})
+    (photos / "animals" / "1.png").rename(photos / "moved.png")
+    run("index", "add", photos, "-i", place / "p.index")
+    with ddh.index.open(place / "p.index") as index:
+        assert read_page_setting(index, TAGS, {}) == {"best": ["moved.png", "animals/2.png"]}
+    run("index", "add", place, "-i", place / "p.index")  # a wider folder
+    with ddh.index.open(place / "p.index") as index:
+        tags = read_page_setting(index, TAGS, {})["best"]
+        assert tags == [f"{place.name}/photos/moved.png", f"{place.name}/photos/animals/2.png"]
+        assert None not in [index.get(key) for key in tags]
 
 
 def test_equal_new_files_are_encoded_once(place, model, monkeypatch):

@@ -76,6 +76,32 @@ def test_the_catalog_of_an_index_is_kept_on_disk(tmp_path, monkeypatch):
         assert len(catalog.CatalogCache(index, kept).current()) == 4
 
 
+def test_rows_written_while_a_catalog_is_built_are_in_the_next_one(tmp_path, monkeypatch):
+    build = catalog.build_catalog
+
+    def slow(index):
+        built = build(index)
+        if len(index) == 1:
+            index.add(["b"], np.ones((1, 1), np.uint8))
+            cache.invalidate()
+        return built
+
+    monkeypatch.setattr(catalog, "build_catalog", slow)
+    with ddh.index.open(tmp_path / "w.index", bits=8) as index:
+        index.add(["a"], np.zeros((1, 1), np.uint8))
+        cache = catalog.CatalogCache(index)
+        assert list(cache.current().keys) == ["a"]
+        assert list(cache.current().keys) == ["a", "b"]
+
+
+def test_keys_are_kept_as_they_are_and_words_go_over_newlines(tmp_path):
+    with ddh.index.open(tmp_path / "l.index", bits=8) as index:
+        index.add(["a\nb"], np.zeros((1, 1), np.uint8))
+        built = catalog.build_catalog(index)
+        assert list(built.keys) == ["a\nb"]
+        assert built.rows_of(["a\nb"]).tolist() == built.texts.rows_with(["a b"]).tolist() == [0]
+
+
 def test_facets_see_new_rows(place):
     with place.open(writable=True) as client:
         client.get("/facets")

@@ -10,6 +10,7 @@ import ddh.index
 from ddh.cli.add import bring_up_to_date
 from ddh.index.refit import refit
 from ddh.serve import service as serving
+from ddh.serve.service import Service
 
 PICTURES = 20
 
@@ -79,6 +80,32 @@ def test_a_code_of_the_former_model_is_refused(client, added):
     refused = client.post("/search", json=asked)
     assert refused.status_code == 409
     assert "search again" in refused.json()["detail"]
+
+
+@pytest.mark.parametrize("noticed", [False, True])
+def test_a_picture_is_added_with_the_new_codes(added, monkeypatch, noticed):
+    encode, encoded = Service.encode, []
+
+    async def meanwhile(self, image):
+        encoding = await encode(self, image)
+        if not encoded:
+            recode(added, bits=40, random_state=9)
+            if noticed:  # by another request
+                await self.follow(at_once=True)
+        encoded.append(encoding.model_id)
+        return encoding
+
+    recode(added, bits=64, random_state=9)
+    monkeypatch.setattr(Service, "encode", meanwhile)
+    monkeypatch.setattr(serving, "LOOK_SECONDS", 1e9)
+    with added.open(root=None, writable=True) as client:
+        content = (added.photos / "03.png").read_bytes()
+        sent = client.post("/items", files={"image": ("x.png", content)}, data={"key": "sent"})
+        assert sent.status_code == 201, sent.text
+        rows = added.rows()
+        assert (rows["sent"].code == rows["photos/03.png"].code).all()
+        assert len(set(encoded)) == 2
+        client.delete("/items/sent")
 
 
 def test_other_requests_notice_it_too(client, added, monkeypatch):

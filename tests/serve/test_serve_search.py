@@ -13,6 +13,7 @@ from starlette.testclient import TestClient
 
 import ddh
 import ddh.index
+from ddh._core.errors import InputError
 from ddh.index.collection import content_digest
 from ddh.serve import Settings, create_app
 from ddh.serve import search as searching
@@ -172,6 +173,12 @@ def test_stored_features_order_all_pages_alike(place, prepared):
         query = {name: whole["query"][name] for name in ("code", "values", "features")}
         pages = [ask(client, **query, k=7, offset=offset) for offset in range(0, 24, 7)]
         assert [pair for page in pages for pair in pairs(page)] == pairs(whole)
+        searcher = client.app.state.service.searcher
+        wrong = query | {"features": base64.b64encode(b"12").decode()}
+        both = [searching.SearchRequest(**each, k=24) for each in (wrong, query)]
+        refused, good = searcher.answer([*map(searcher.validate, both)])
+        assert isinstance(refused, InputError)
+        assert pairs(json.loads(good)) == pairs(whole)  # though asked together
         by_key = ask(client, key=keys[7], k=24)
         assert by_key["results"][0]["key"] == keys[7]
         assert by_key["results"][1]["score"] is not None

@@ -8,7 +8,8 @@ from PIL import Image
 
 import ddh.index
 from ddh._core.errors import InputError
-from ddh.serve import Settings
+from ddh.index import FileStamp
+from ddh.serve import Settings, text_search
 from ddh.serve.towers import Towers
 from text_pair import COLOURS, save_pair
 
@@ -50,11 +51,11 @@ def opened(coloured, **settings):
     return TestClient(create_app(location, Settings(**settings)), base_url="http://localhost")
 
 
-def found(client, **question):
+def found(client, covered=6, **question):
     deadline = time.monotonic() + 60
     while True:
         answer = client.post("/search", json={"k": 2} | question).json()
-        if answer["query"]["covered"] == 6:
+        if answer["query"]["covered"] == covered:
             return [item["key"] for item in answer["results"]], answer
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -82,6 +83,32 @@ def test_vectors_are_made_once(coloured, pair, monkeypatch):
     monkeypatch.setattr(Towers, "pictures", lambda self, images: pytest.fail("made again"))
     with opened(coloured, text_model=pair) as client:
         assert found(client, text="blue")[0] == ["one/blue.png", "two/blue.png"]
+
+
+def test_rows_that_change_are_looked_at_again(coloured, pair, monkeypatch):
+    place, location = coloured
+    monkeypatch.setattr(text_search, "LOOK_SECONDS", 0.02)
+    look, failed = Towers.pictures, []
+
+    def fail_once(self, images):
+        if not failed:
+            failed.append(True)
+            raise RuntimeError("out of memory")
+        return look(self, images)
+
+    monkeypatch.setattr(Towers, "pictures", fail_once)
+    with opened(coloured, text_model=pair) as client:
+        assert found(client, text="red")[0] == ["one/red.png", "two/red.png"]
+        assert failed
+        Image.new("RGB", (30, 12), COLOURS["blue"]).save(place.photos / "one" / "red.png")
+        with ddh.index.open(location) as index:
+            row, state = index.get("one/red.png"), (place.photos / "one" / "red.png").stat()
+            stamps = [FileStamp(state.st_mtime_ns, state.st_size)]
+            index.upsert([row.key], [row.code], paths=[row.path], stamps=stamps)
+            index.delete(["two/red.png"])
+        keys, _ = found(client, covered=5, text="blue", k=5)
+        assert keys[:3] == ["one/blue.png", "two/blue.png", "one/red.png"]
+        assert "two/red.png" not in keys
 
 
 def test_without_a_text_model_texts_are_refused(coloured):

@@ -151,7 +151,8 @@ class Searcher:
         """The response body of each query, or its error; runs in a worker thread."""
         index = self._free.get()
         try:
-            if index.engine != "local":  # whose searches do not say that the codes have changed
+            newer = any(query.model_id != index.model_id for query in queries)
+            if newer or index.engine != "local":  # others do not say that codes have changed
                 index.follow()
             return self._answer(index, queries)
         except IndexRecoded:
