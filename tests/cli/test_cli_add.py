@@ -17,6 +17,7 @@ import ddh.index
 from ddh._core.errors import InputError
 from ddh.cli import add, cli
 from ddh.images import formats
+from ddh.index.collection import Collection
 from ddh.index.location import default_location
 from ddh.train.features import Extractor
 from dng_file import dng
@@ -211,6 +212,53 @@ def test_what_a_new_index_needs(home):
     assert not (home / "data").exists()
     with pytest.raises(InputError, match="make it with `ddh add FOLDER"):
         CliRunner().invoke(cli, ["search", "x.jpg"], catch_exceptions=False)
+
+
+def labels() -> list[str]:
+    with ddh.index.open(default_location()) as index:
+        return [root.label for root in Collection(index).roots]
+
+
+def test_folders_without_pictures_are_named_and_not_kept(home):
+    (home / "videos").mkdir()
+    (home / "videos" / "film.mov").touch()
+    photo = write(home / "photos" / "a.jpg", 1)
+    shown = text("add", home / "videos", home / "photos")
+    assert "holds 1 pictures" in shown
+    assert f"No pictures in {home / 'videos'}." in shown
+    for command in (["add"], ["index", "add"]):
+        with pytest.raises(InputError, match=r"no images in .*1 \.mov"):
+            CliRunner().invoke(cli, [*command, str(home / "videos")], catch_exceptions=False)
+    assert labels() == ["photos"]
+
+    photo.rename(home / "elsewhere.jpg")
+    (photo.parent / ".DS_Store").touch()
+    done = run("add")
+    assert (done["rows"], done["gone"], done["empty"]) == (1, 1, [str(photo.parent)])
+    assert run("add", "--prune")["rows"] == 0
+    for folders in ([], [photo.parent]):
+        done = run("add", *folders)
+        assert (done["rows"], done["empty"]) == (0, [str(photo.parent)])
+        assert done["ignored"] == {"hidden": 1}
+    write(photo, 1)
+    assert run("add")["new"] == 1
+
+
+def test_a_folder_is_forgotten(home):
+    pictures = [write(home / name / "a.jpg", i) for i, name in enumerate(("photos", "phone"))]
+    run("add", *(file.parent for file in pictures))
+    shutil.rmtree(home / "phone")
+    for name in ("nowhere", "", home):
+        with pytest.raises(InputError, match=r"not a folder that was added.*/photos, .*/phone"):
+            CliRunner().invoke(cli, ["index", "forget", str(name)], catch_exceptions=False)
+    done = run("index", "forget", home / "phone")
+    assert (done["folder"], done["removed"], done["rows"]) == (str(home / "phone"), 1, 1)
+    assert run("add")["absent"] == {}
+    assert keys() == {"photos/a.jpg"}
+    assert "Removed 1 rows; 0 are left" in text("index", "forget", "photos")
+    assert pictures[0].exists()
+    with pytest.raises(InputError, match="has no folders yet"):
+        CliRunner().invoke(cli, ["add"], catch_exceptions=False)
 
 
 def test_the_default_index_is_named_by_the_environment(home, monkeypatch):

@@ -44,7 +44,8 @@ def add(
     The network runs once per picture. Its features are stored in 128 bytes, and the codes are
     fitted to the whole collection from them: at first, and again when it has doubled. On a second
     run only new and changed files are read; moved, renamed and copied ones are recognised. Without
-    FOLDERS, all folders that were added before are brought up to date.
+    FOLDERS, all folders that were added before are brought up to date; `ddh index forget` forgets
+    one.
 
     Files that are not read are counted and named. An interrupted run keeps what it has done; start
     it again to go on.
@@ -76,6 +77,7 @@ def bring_up_to_date(
 ) -> dict[str, Any]:
     """Add folders, or all of an index again where none are given, and fit its codes if it grew."""
     from ddh.hashers import default_model
+    from ddh.images.sources import has_pictures
     from ddh.index.features import FeatureTransform
 
     started = time.monotonic()
@@ -88,10 +90,15 @@ def bring_up_to_date(
         if model is None:
             options["transform"] = FeatureTransform.load(default_model() / TRANSFORM)
     with open_collection(location, **options) as collection:
-        places = [(f, collection.bind_folder(f, labelled=True)) for f in folders] or [
+        if not folders and not len(collection.roots):
+            raise InputError(f"{location} has no folders yet: name folders of pictures to add")
+        empty = [f for f in folders if collection.key(f) is None and not has_pictures(f)]
+        wanted = [f for f in folders if f not in empty] or empty  # which are refused
+        places = [(f, collection.bind_folder(f, labelled=True)) for f in wanted] or [
             (root.path, root.label) for root in collection.roots if root.is_there
         ]
         document = update(collection, places, prune, device)
+        document["empty"] += map(str, empty)
         fitted = _fit(collection, device)
         first = next((row for row in collection.index.items() if not collection.missing(row)), None)
         example = collection.file(first.path or first.key) if first else None
@@ -104,11 +111,11 @@ def bring_up_to_date(
 def _check_folders(location: str, folders: list[Path]) -> None:
     """A new index needs pictures: nothing is written where there are none."""
     from ddh.images import ImageFolder
-    from ddh.images.sources import picture_files
+    from ddh.images.sources import has_pictures
 
     if not folders:
         raise InputError(f"there is no index at {location} yet: name folders of pictures to add")
-    if all(next(picture_files(folder), None) is None for folder in folders):
+    if not any(map(has_pictures, folders)):
         ImageFolder(folders[0])  # says what is there instead
 
 

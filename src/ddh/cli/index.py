@@ -99,9 +99,9 @@ def check_new(location: str, folder: Path | str, model: Path | None) -> None:
             "that makes its codes (from `ddh fit`), or run `ddh add`, which needs none"
         )
     from ddh.images import ImageFolder
-    from ddh.images.sources import picture_files
+    from ddh.images.sources import has_pictures
 
-    if isinstance(folder, Path) and next(picture_files(folder), None) is None:
+    if isinstance(folder, Path) and not has_pictures(folder):
         ImageFolder(folder)  # says what is there instead
 
 
@@ -139,6 +139,7 @@ def update(
         "pruned": pruned,
         "skipped": failures,
         "ignored": dict(changes.ignored.most_common()),
+        "empty": [str(folder) for folder in changes.empty],
         "absent": {str(path): rows for path, rows in collection.absent_roots().items()},
     }
 
@@ -186,6 +187,7 @@ def describe_update(document: dict[str, Any]) -> str:
         lines.append(
             f"The files of {document['gone']:,} rows are gone; --prune drops the rows as well."
         )
+    lines += [f"No pictures in {folder}." for folder in document.get("empty", [])]
     for path, rows in document.get("absent", {}).items():
         lines.append(f"{path} is not there, or is empty: its {rows:,} pictures are kept.")
     if document.get("retried"):
@@ -296,6 +298,35 @@ def remove(keys: tuple[str, ...], location: str, folder: str | None, as_json: bo
     text = f"Removed {removed:,} rows; {document['rows']:,} are left."
     if missing:
         text += f"\nNot in the index: {', '.join(missing)}"
+    emit(document, text, as_json)
+
+
+@index.command()
+@click.argument("folder")
+@index_option
+@json_option
+def forget(folder: str, location: str, as_json: bool) -> None:
+    """Forget a folder that was added, by its path or its label, with all of its rows.
+
+    The pictures are left alone, and the folder may be gone.
+
+    \b
+    ddh index forget /media/phone
+    ddh index forget phone --index photos.index
+    """
+    with open_collection(location, None) as collection:
+        meant = Path(folder), Path(folder).resolve()
+        found = [r for r in collection.roots if r.path in meant or r.label == folder != ""]
+        if len(found) != 1:
+            state = "more than one folder" if found else "not a folder that was added"
+            roots = ", ".join(str(root.path) for root in collection.roots) or "none"
+            raise InputError(f"{folder} is {state}; those of {location}: {roots}")
+        removed = collection.forget(found[0])
+        document = {
+            "index": location, "folder": str(found[0].path), "removed": removed,
+            "rows": len(collection.index),
+        }  # fmt: skip
+    text = f"Forgot {document['folder']}. Removed {removed:,} rows; {document['rows']:,} are left."
     emit(document, text, as_json)
 
 

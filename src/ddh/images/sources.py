@@ -150,6 +150,11 @@ def picture_files(folder: Path, ignored: Counter[str] | None = None) -> Iterator
                 ignored[Path(entry.name).suffix.lower()] += 1
 
 
+def has_pictures(folder: Path) -> bool:
+    """Whether there are picture files below `folder`."""
+    return next(picture_files(folder), None) is not None
+
+
 class ImageArray(ImageSource):
     """Pictures held in memory: uint8 (n, h, w), (n, h, w, 1), (n, h, w, 3) or (n, h, w, 4).
 

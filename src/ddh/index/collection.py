@@ -15,7 +15,9 @@ from numpy.typing import ArrayLike
 
 from ddh._core.errors import InputError
 from ddh.images import ImageFolder
+from ddh.images.decoding import printable
 from ddh.images.exif import photo_facts
+from ddh.images.sources import has_pictures, picture_files
 from ddh.index.base import Index
 from ddh.index.page_settings import rename_tagged
 from ddh.index.roots import SETTING, UNLABELLED, Missing, Root, Roots
@@ -45,7 +47,8 @@ class Changes:
     `moved` and `copies` are new files with the content of another row, whose own file is gone or
     still there, or of another new file. `touched` files have a new time but the content that their
     rows have; `gone` are keys whose file is not there any more; `unusable` are names that cannot be
-    keys, each with the reason; `ignored` are other files, counted by their endings.
+    keys, each with the reason; `ignored` are other files, counted by their endings; `empty` are
+    folders without pictures.
     """
 
     new: list[PictureFile] = field(default_factory=list)
@@ -57,6 +60,7 @@ class Changes:
     gone: list[str] = field(default_factory=list)
     unusable: list[dict[str, str]] = field(default_factory=list)
     ignored: Counter[str] = field(default_factory=Counter)
+    empty: list[Path] = field(default_factory=list)
 
 
 class Collection:
@@ -135,7 +139,7 @@ class Collection:
         A folder outside of every root becomes another one. Where a root is gone and `folder` holds
         any of its files, it is that root in its new place; with `moved` it must be, also where the
         old place is still there. A root inside of `folder` becomes a part of it. The first root has
-        no label unless `labelled`.
+        no label unless `labelled`. A folder without pictures becomes no root.
         """
         folder = folder.resolve()
         found = None if moved else self.roots.above(folder)
@@ -147,6 +151,8 @@ class Collection:
                 "leave out --moved to add it as another one"
             )
         if root is None:
+            if not has_pictures(folder):
+                ImageFolder(folder)  # says what is there instead
             plain = not labelled and not len(self.index) and not len(self.roots)
             taken = {row.key.partition("/")[0] for row in self.index.items()}
             root = Root("" if plain else self.roots.new_label(folder, taken), folder)
@@ -154,6 +160,12 @@ class Collection:
         for inner in self.roots.below(root.path):
             self._merge(inner, root)
         return root.key(found[1]) if found else root.label
+
+    def forget(self, root: Root) -> int:
+        """Drop a root and its rows, whose number is returned."""
+        removed = self.index.delete(self._rows_of(root))
+        self._set_roots(self.roots.without(root))
+        return removed
 
     def _former_root(self, folder: Path, moved: bool) -> Root | None:
         """The root that lies in a folder now: one that is gone, or any if it is said to `moved`."""
@@ -213,9 +225,10 @@ class Collection:
     def _compare(self, folder: Path, part: str, found: Changes) -> None:
         known = {row.key: row.stamp for row in self.index.items(folder=part or None)}
         bound = self.roots.of(f"{part}/." if part else ".")
-        if known and bound is not None and not bound[0].is_there:
+        if bound is not None and not bound[0].is_there:
+            found.empty += [] if known else [folder]
             return
-        for file in self._pictures(folder, part, found, bool(known)):
+        for file in self._pictures(folder, part, found):
             if file.key not in known:
                 found.new.append(file)
                 continue
@@ -269,17 +282,11 @@ class Collection:
                 new.append(file)
         found.new = new
 
-    def _pictures(
-        self, folder: Path, part: str, found: Changes, may_be_empty: bool
-    ) -> Iterator[PictureFile]:
-        try:
-            source = ImageFolder(folder)
-        except InputError:
-            if folder.is_dir() and may_be_empty:
-                return
-            raise
-        found.ignored += source.ignored
-        for name, path in zip(source.names, source.paths, strict=True):
+    def _pictures(self, folder: Path, part: str, found: Changes) -> Iterator[PictureFile]:
+        paths = picture_files(folder, found.ignored)
+        named = sorted((printable(path.relative_to(folder)), path) for path in paths)
+        found.empty += [] if named else [folder]
+        for name, path in named:
             key = f"{part}/{name}" if part else name
             try:
                 check_text(key, "a file's name")
