@@ -1,11 +1,13 @@
 """`ddh add`: a newcomer's first hour, and how the index follows the folders after it."""
 
+import os
 import shlex
 import shutil
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -299,6 +301,63 @@ def test_watch_keeps_the_index_in_step(home, monkeypatch):
     shown = text("add", home / "photos", "--watch")
     assert keys() == {"photos/b.jpg", "photos/c.jpg"}
     assert "1 moved or renamed" in shown
+
+
+@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="names there are text")
+def test_names_that_are_not_utf8(home):
+    """A file is found again from its row: by a search, by dedup and on the page."""
+    from starlette.testclient import TestClient
+
+    from ddh.serve import Settings, create_app
+
+    def odd(name: bytes) -> Path:
+        return home / "photos" / os.fsdecode(name)
+
+    first, key = write(odd(b"d\xe9j\xe0/caf\xe9.jpg"), 1), "photos/d\\xe9j\\xe0/caf\\xe9.jpg"
+    plain, literal = write(odd(b"plain.jpg"), 2), write(odd(b"same\\xe9.jpg"), 3)
+    write(odd(b"same\xe9.jpg"), 4)
+    done = run("add", home / "photos")
+    assert done["new"] == 3
+    assert [entry["name"] for entry in done["skipped"]] == ["photos/same\\xe9.jpg"]
+    assert "that of another file" in done["skipped"][0]["reason"]
+    assert run("add", first.parent)["unchanged"] == 1
+    assert run("add")["unchanged"] == 3
+
+    found = run("search", first, plain, literal, key, str(home / key), "-k", 1)["queries"]
+    keys = [answer["hits"][0]["key"] for answer in found]
+    assert keys == [key, "photos/plain.jpg", "photos/same\\xe9.jpg", key, key]
+    assert all(answer["hits"][0]["missing"] is None for answer in found)
+    assert found[0]["query"] == found[0]["hits"][0]["file"] == str(home / key)
+    assert str(home / key) in text("search", first)
+
+    copy = shutil.copy(first, odd(b"\xff.jpg"))
+    assert run("add")["copies"] == 1
+    (group,) = run("dedup", "--index", default_location())["groups"]
+    assert {group["keep"], group["members"][0]["path"]} == {
+        str(home / key),
+        str(home / "photos" / "\\xff.jpg"),
+    }
+    assert str(home / key) in text("dedup")
+    with TestClient(
+        create_app(default_location(), Settings()), base_url="http://localhost"
+    ) as page:
+        items = {item["key"]: item for item in page.get("/items").json()["items"]}
+        assert [item["picture"] for item in items.values()] == [True] * 4
+        assert page.get(f"/thumbnails/{quote(key)}").headers["content-type"] == "image/jpeg"
+        assert page.get(f"/details/{quote(key)}").json()["file"] == str(home / key)
+        assert page.post("/paths", json={"keys": [key]}).json()["paths"] == [str(home / key)]
+
+    first.rename(odd(b"caf\xe9.jpg"))
+    assert run("add")["moved"] == 1
+    assert run("index", "remove", copy)["removed"] == 1
+
+    root = home.joinpath("photos").rename(home / os.fsdecode(b"fotos \xe9"))
+    index = ("index", "add", root, "--index", home / "plain.index")
+    assert run(*index, "--model", ddh.default_model())["rows"] == 4
+    assert run(*index)["unchanged"] == 4
+    file = root / os.fsdecode(b"caf\xe9.jpg")
+    hits = run("search", file, *index[3:])["queries"][0]["hits"]
+    assert (hits[0]["key"], hits[0]["missing"]) == ("caf\\xe9.jpg", None)
 
 
 def test_an_interrupted_run_goes_on(home, counted, monkeypatch):

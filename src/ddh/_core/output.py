@@ -4,6 +4,7 @@ import ast
 import csv
 import io
 import json
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable
@@ -41,7 +42,13 @@ def quiet_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def emit(document: dict[str, Any], text: str, as_json: bool) -> None:
     """Print the document or its text."""
-    click.echo(json.dumps(document, indent=2, default=str) if as_json else text)
+    click.echo(json.dumps(document, indent=2, default=str) if as_json else escaped(text))
+
+
+def escaped(text: object) -> str:
+    """Text that can be printed: bytes of file names that are not UTF-8 as \\xNN."""
+    text = re.sub("[\udc80-\udcff]", lambda odd: f"\\x{ord(odd[0]) - 0xDC00:02x}", str(text))
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def open_viewer(target: str) -> None:

@@ -11,7 +11,7 @@ import click
 
 from ddh._core.errors import InputError
 from ddh._core.jobs import recorded
-from ddh._core.output import emit, json_option, quiet_option
+from ddh._core.output import emit, escaped, json_option, quiet_option
 from ddh.cli.index import describe_update, index_exists, open_collection, update
 from ddh.cli.options import FOLDER, device_option, index_option, model_option
 
@@ -98,11 +98,11 @@ def bring_up_to_date(
             (root.path, root.label) for root in collection.roots if root.is_there
         ]
         document = update(collection, places, prune, device)
-        document["empty"] += map(str, empty)
+        document["empty"] += [escaped(folder.resolve()) for folder in empty]
         fitted = _fit(collection, device)
         first = next((row for row in collection.index.items() if not collection.missing(row)), None)
         example = collection.file(first.path or first.key) if first else None
-        document |= {"fitted": fitted, "example": example and str(example)}
+        document |= {"fitted": fitted, "example": example and escaped(example)}
         rows = len(collection.index)
     seconds = round(time.monotonic() - started, 1)
     return {"index": location, "rows": rows, **document, "seconds": seconds}

@@ -12,7 +12,7 @@ import click
 
 from ddh._core.errors import InputError
 from ddh._core.jobs import recorded
-from ddh._core.output import describe_failures, emit, json_option, quiet_option
+from ddh._core.output import describe_failures, emit, escaped, json_option, quiet_option
 from ddh.cli.encode import encode_batches
 from ddh.cli.info import as_text
 from ddh.cli.options import (
@@ -121,7 +121,7 @@ def update(
     collection.write_copies(changes.moved, moved=True)
     waiting = collection.write_copies(changes.copies)
     to_encode = [*changes.new, *changes.changed]
-    failures = changes.unusable + encode_files(collection, to_encode, device)
+    failures = encode_files(collection, to_encode, device)
     failures += [
         {"name": file.key, "reason": f"has the content of {key}, which could not be used"}
         for file, key in collection.write_copies(waiting)
@@ -137,10 +137,10 @@ def update(
         "unchanged": changes.unchanged + len(changes.touched),
         "gone": len(changes.gone),
         "pruned": pruned,
-        "skipped": failures,
+        "skipped": changes.unusable + failures,
         "ignored": dict(changes.ignored.most_common()),
-        "empty": [str(folder) for folder in changes.empty],
-        "absent": {str(path): rows for path, rows in collection.absent_roots().items()},
+        "empty": [escaped(folder) for folder in changes.empty],
+        "absent": {escaped(path): rows for path, rows in collection.absent_roots().items()},
     }
 
 
@@ -319,11 +319,11 @@ def forget(folder: str, location: str, as_json: bool) -> None:
         found = [r for r in collection.roots if r.path in meant or r.label == folder != ""]
         if len(found) != 1:
             state = "more than one folder" if found else "not a folder that was added"
-            roots = ", ".join(str(root.path) for root in collection.roots) or "none"
+            roots = ", ".join(escaped(root.path) for root in collection.roots) or "none"
             raise InputError(f"{folder} is {state}; those of {location}: {roots}")
         removed = collection.forget(found[0])
         document = {
-            "index": location, "folder": str(found[0].path), "removed": removed,
+            "index": location, "folder": escaped(found[0].path), "removed": removed,
             "rows": len(collection.index),
         }  # fmt: skip
     text = f"Forgot {document['folder']}. Removed {removed:,} rows; {document['rows']:,} are left."
@@ -504,7 +504,7 @@ def load_encoder(collection: "Collection", device: str) -> Any:
 
 def find_key(collection: "Collection", name: str) -> str | None:
     """The key that a user means by a key or a file's name, None where the index has neither."""
-    for key in (name, collection.key(Path(name))):
+    for key in (escaped(name), collection.key(Path(name))):
         if key and key in collection.index:
             return key
     return None

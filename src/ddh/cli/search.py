@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ddh._core.errors import InputError
-from ddh._core.output import describe_failures, emit, json_option, open_viewer, quiet_option
+from ddh._core.output import (
+    describe_failures,
+    emit,
+    escaped,
+    json_option,
+    open_viewer,
+    quiet_option,
+)
 from ddh.cli.index import find_key, load_encoder, open_collection
 from ddh.cli.options import device_option, index_option, model_option, sheet_option
 
@@ -103,7 +110,7 @@ def _query(collection: "Collection", name: str) -> Query:
         raise InputError(
             f"{name} is a folder: give pictures, for instance {name.rstrip('/')}/*.jpg"
         )
-    key = find_key(collection, name)
+    key, name = find_key(collection, name), escaped(name)
     if key is None and not file.is_file():
         raise InputError(f"{name} is neither a file nor a key of the index")
     row = None if key is None else collection.index.get(key)
@@ -153,9 +160,11 @@ def _encode(collection: "Collection", queries: list[Query], device: str) -> list
 
 def _entry(collection: "Collection", hit: "Hit") -> dict[str, Any]:
     file = collection.file(hit.path or hit.key) or hit.path
-    found = {"key": hit.key, "distance": hit.distance, "score": hit.score}
-    missing = collection.missing(hit)
-    return {**found, "file": file and str(file), "missing": missing, "metadata": hit.metadata}
+    return {
+        "key": hit.key, "distance": hit.distance, "score": hit.score,
+        "file": file and escaped(file), "missing": collection.missing(hit),
+        "metadata": hit.metadata,
+    }  # fmt: skip
 
 
 def _table(document: dict[str, Any]) -> str:

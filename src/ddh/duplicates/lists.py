@@ -15,6 +15,7 @@ from ddh._core.progress import track
 from ddh.duplicates.actions import Removal
 from ddh.duplicates.finding import find_duplicates
 from ddh.duplicates.results import Picture, Skipped
+from ddh.images.decoding import unprintable
 
 FORMATS = (
     'a list is JSON as `ddh dedup --json` prints it, {"groups": [{"keep": PATH, "members": '
@@ -123,17 +124,10 @@ def _csv_pairs(text: str) -> Iterator[Pair]:
 
 def _path(text: str) -> Path:
     """A path as `printable` and `csv_line` write it: odd bytes, and the apostrophe of formulas."""
-    for read in (text, text[1:] if re.match(r"'[=+\-@\t\r]", text) else text, _bytes_of(text)):
+    for read in (text, text[1:] if re.match(r"'[=+\-@\t\r]", text) else text, unprintable(text)):
         with suppress(ValueError):
             if read and os.path.lexists(read):
                 return Path(read)
     if not text:
         raise ValueError("a path is empty")
     return Path(text)
-
-
-def _bytes_of(text: str) -> str:
-    unescaped = re.sub(
-        rb"\\x([89a-f][0-9a-f])", lambda hex: bytes.fromhex(hex[1].decode()), text.encode()
-    )
-    return os.fsdecode(unescaped)

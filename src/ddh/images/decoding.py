@@ -22,6 +22,7 @@ limit of 100 megapixels; 4 bytes a pixel in the result, which is how Pillow keep
 import io
 import math
 import os
+import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,6 +104,14 @@ def printable(path: str | os.PathLike[str]) -> str:
     """A path as text that can be printed and stored: odd bytes as \\xNN, slashes forward."""
     text = os.fsencode(path).decode("utf-8", "backslashreplace")
     return text if os.sep == "/" else text.replace(os.sep, "/")
+
+
+def unprintable(text: str) -> str:
+    """The path that `printable` made this text of: the text itself where that exists."""
+    if "\\x" not in text or os.sep != "/" or os.path.lexists(text):
+        return text
+    odd = re.compile(rb"\\x([89a-f][0-9a-f])")
+    return os.fsdecode(odd.sub(lambda digits: bytes.fromhex(digits[1].decode()), os.fsencode(text)))
 
 
 def _open_regular(path: Path, name: str) -> BinaryIO:

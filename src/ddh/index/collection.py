@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from ddh._core.errors import InputError
 from ddh.images import ImageFolder
-from ddh.images.decoding import printable
+from ddh.images.decoding import printable, unprintable
 from ddh.images.exif import photo_facts
 from ddh.images.sources import has_pictures, picture_files
 from ddh.index.base import Index
@@ -89,16 +89,17 @@ class Collection:
 
     def path_settings(self, name: str, path: Path) -> dict[str, str]:
         """The settings that note where something lies."""
-        paths = {name: str(path.resolve())}
+        paths = {name: printable(path.resolve())}
         if self._base is not None:
-            paths[f"{name}_from_index"] = os.path.relpath(path.resolve(), self._base)
+            paths[f"{name}_from_index"] = printable(os.path.relpath(path.resolve(), self._base))
         return paths
 
     def _find_path(self, name: str) -> Path | None:
-        candidates = [Path(self._settings[name])] if name in self._settings else []
+        candidates = [self._settings[name]] if name in self._settings else []
         if self._base is not None and f"{name}_from_index" in self._settings:
-            candidates.append(self._base / self._settings[f"{name}_from_index"])
-        return next((path.resolve() for path in candidates if path.exists()), None)
+            candidates.append(f"{self._base}/{self._settings[f'{name}_from_index']}")
+        paths = map(Path, map(unprintable, candidates))
+        return next((path.resolve() for path in paths if path.exists()), None)
 
     @property
     def root(self) -> Path | None:
@@ -110,7 +111,7 @@ class Collection:
         found = self.roots.of(name)
         if found is None or not found[0].path.is_dir():
             return None
-        return found[0].path / found[1]
+        return Path(found[0].file(found[1]))
 
     def missing(self, row: Row | Hit) -> Missing | None:
         """Why a row's file is not there: "gone", or "offline" as its root is; None if it is."""
@@ -176,11 +177,11 @@ class Collection:
 
     def _holds_files_of(self, folder: Path, root: Root) -> bool:
         names = (found[1] for key in self._rows_of(root) if (found := self.roots.of(key)))
-        return any((folder / name).is_file() for name in names)
+        return any(Path(Root("", folder).file(name)).is_file() for name in names)
 
     def _merge(self, inner: Root, outer: Root) -> None:
         """Make a root a folder of another one: its rows get other keys."""
-        prefix = outer.key(inner.path.relative_to(outer.path).as_posix())
+        prefix = outer.key(printable(inner.path.relative_to(outer.path)))
 
         def renamed(name: str) -> str:
             return f"{prefix}/{name.removeprefix(f'{inner.label}/') if inner.label else name}"
@@ -223,6 +224,7 @@ class Collection:
         return found
 
     def _compare(self, folder: Path, part: str, found: Changes) -> None:
+        folder = folder.resolve()
         known = {row.key: row.stamp for row in self.index.items(folder=part or None)}
         bound = self.roots.of(f"{part}/." if part else ".")
         if bound is not None and not bound[0].is_there:
@@ -292,6 +294,8 @@ class Collection:
                 check_text(key, "a file's name")
                 if not self._is_below(key, part):
                     raise InputError("its folder has the name of another root of this index")
+                if "\\x" in name and self.roots.file(key) != path:
+                    raise InputError("as text, its name is that of another file")
                 state = path.stat()
             except (InputError, OSError) as error:
                 found.unusable.append({"name": key, "reason": str(error)})

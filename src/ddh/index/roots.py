@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ddh.images.decoding import printable
+from ddh.images.decoding import printable, unprintable
 
 SETTING = "roots"
 UNLABELLED = ("root", "root_from_index")  # settings of the root without a label, as in version 0.1
@@ -38,6 +38,10 @@ class Root:
     def key(self, name: str) -> str:
         """The key of a file by its name relative to the folder; "" is the folder itself."""
         return "/".join(filter(None, (self.label, name)))
+
+    def file(self, name: str) -> str:
+        """The path of a file by its name relative to the folder, as it is in keys."""
+        return unprintable(f"{self.path}/{name}")
 
 
 class Roots:
@@ -86,7 +90,7 @@ class Roots:
     def file(self, name: str) -> Path | None:
         """The file of a key or path, whether or not it is there; None where it has no root."""
         found = self.of(name)
-        return None if found is None else found[0].path / found[1]
+        return None if found is None else Path(found[0].file(found[1]))
 
     def missing(self, name: str) -> Missing | None:
         """Why the file of a row is not there: "gone", or "offline" as its root is; None if it is.
@@ -94,11 +98,8 @@ class Roots:
         A row without any root is not a file.
         """
         found = self.of(name)
-        try:
-            if found is None or (found[0].path / found[1]).is_file():
-                return None
-        except ValueError:  # a name that no file can have
-            return "gone"
+        if found is None or Path(found[0].file(found[1])).is_file():
+            return None
         return "gone" if found[0].is_there else "offline"
 
     def above(self, path: Path) -> tuple[Root, str] | None:
@@ -107,7 +108,7 @@ class Roots:
         if not holding:
             return None
         root = max(holding, key=lambda each: len(each.path.parts))
-        name = path.relative_to(root.path).as_posix()
+        name = printable(path.relative_to(root.path))
         return root, "" if name == "." else name
 
     def below(self, path: Path) -> list[Root]:
@@ -126,16 +127,16 @@ class Roots:
 
 def _find(paths: Mapping[str, str], base: Path | None) -> Path:
     """Where a root lies: where it lay, or else as seen from the index, if there is a folder."""
-    known = Path(paths["path"])
+    known = Path(unprintable(paths["path"]))
     if not known.exists() and base is not None and paths.get("from_index"):
-        moved = (base / str(paths["from_index"])).resolve()
+        moved = Path(unprintable(f"{base}/{paths['from_index']}")).resolve()
         if moved.exists():
             return moved
     return known.resolve() if known.exists() else known
 
 
 def _note(path: Path, base: Path | None) -> dict[str, str]:
-    noted = {"path": str(path)}
+    noted = {"path": printable(path)}
     if base is not None and path.is_absolute():
-        noted["from_index"] = os.path.relpath(path, base)
+        noted["from_index"] = printable(os.path.relpath(path, base))
     return noted

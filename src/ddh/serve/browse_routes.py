@@ -9,6 +9,7 @@ from pydantic import Field
 from starlette.exceptions import HTTPException
 
 from ddh._core.jobs import dismiss_job, stop_job
+from ddh._core.output import escaped
 from ddh.index.rows import check_text
 from ddh.serve import desktop, models
 from ddh.serve.bodies import Fields, parse_where
@@ -203,8 +204,7 @@ async def paths(service: ServiceOf, wanted: KeysRequest) -> dict[str, Any]:
         names = [picture_name(row) for row in rows]
         files = [service.pictures.file(name) if service.settings.local else None for name in names]
         return [
-            name if file is None else str(file).encode("utf-8", "replace").decode()
-            for name, file in zip(names, files, strict=True)
+            name if file is None else escaped(file) for name, file in zip(names, files, strict=True)
         ]
 
     return {"paths": await service.in_thread("pictures", read)}

@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from ddh._core.output import escaped
 from ddh.images.exif import PhotoFacts, photo_facts
 
 
@@ -19,5 +20,5 @@ def details(file: Path | None, *, show_path: bool) -> dict[str, Any]:
         found["bytes"] = state.st_size
         found["modified"] = datetime.fromtimestamp(int(state.st_mtime)).isoformat()
     if show_path:
-        found["file"] = str(file).encode("utf-8", "replace").decode()
+        found["file"] = escaped(file)
     return found | asdict(photo_facts(file))

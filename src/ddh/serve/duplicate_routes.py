@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import StreamingResponse
 
 from ddh._core.errors import InputError
+from ddh._core.output import escaped
 from ddh.serve import models
 from ddh.serve.bodies import Fields
 from ddh.serve.duplicates import Group, ListName, Wanted, kinds, removable_bytes
@@ -99,7 +100,7 @@ async def duplicates(
 
 def _target(service: Service) -> str | None:
     root = service.pictures.root
-    return None if root is None else str(root.parent / f"{root.name}-{TARGET}")
+    return None if root is None else escaped(root.parent / f"{root.name}-{TARGET}")
 
 
 @router.get("/duplicates.csv", response_class=StreamingResponse)

@@ -5,6 +5,8 @@ import stat
 from pathlib import Path
 from typing import Any
 
+from ddh._core.output import escaped
+from ddh.images.decoding import printable
 from ddh.index import Hit, Row
 from ddh.index.roots import Root, Roots
 
@@ -38,7 +40,7 @@ class Pictures:
         if found is None or not _is_plain(name):
             return False
         try:
-            return stat.S_ISREG(os.stat(f"{found[0].path}/{found[1]}").st_mode)  # noqa: PTH116 a Path costs more than the call
+            return stat.S_ISREG(os.stat(found[0].file(found[1])).st_mode)  # noqa: PTH116 a Path costs more than the call
         except (OSError, ValueError):
             return False
 
@@ -49,7 +51,7 @@ class Pictures:
             return None
         root, rest = bound
         try:
-            found = (root.path / rest).resolve(strict=True)
+            found = Path(root.file(rest)).resolve(strict=True)
         except (OSError, ValueError, RuntimeError):
             return None
         return found if found.is_relative_to(root.path) and found.is_file() else None
@@ -58,13 +60,13 @@ class Pictures:
         """The name that a file has below its root; without its folders where it is outside."""
         found = self._roots.above(file)
         if found is None:
-            return file.name if file.is_absolute() else file.as_posix()
+            return printable(file.name if file.is_absolute() else file)
         return found[0].key(found[1])
 
     def without_roots(self, text: str) -> str:
         """A text whose paths start below their roots, for people on other machines."""
         for root in self._roots:
-            text = text.replace(f"{root.path}{os.sep}", "")
+            text = text.replace(escaped(f"{root.path}{os.sep}"), "")
         return text
 
     def holds(self, path: Path) -> bool:

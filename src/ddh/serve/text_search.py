@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ddh._core import jobs
+from ddh._core.output import escaped
 from ddh.images import Limits, UnreadableImage, decode
 from ddh.index import FileStamp, Index, IndexRecoded, Row
 from ddh.serve.catalog import CatalogCache
@@ -185,7 +186,7 @@ class TextSearch:
 
 def _stamp(file: Path) -> tuple[str, int, int]:
     state = file.stat()
-    return str(file), state.st_mtime_ns, state.st_size
+    return escaped(file), state.st_mtime_ns, state.st_size
 
 
 def _store(db: sqlite3.Connection, file: Path, vector: bytes) -> None:
