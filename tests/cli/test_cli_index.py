@@ -401,7 +401,7 @@ def test_remove_info_and_compact(place):
     done = run("index", "remove", first, "animals/2.png", "nobody", "-i", place / "p.index")
     assert (done["removed"], done["missing"], done["rows"]) == (2, ["nobody"], 10)
     assert first.exists()
-    done = run("index", "remove", "--folder", "plants", "-i", place / "p.index")
+    done = run("index", "remove", "--folder", place / "photos/plants", "-i", place / "p.index")
     assert (done["removed"], done["rows"]) == (4, 6)
     refused("holds none", "index", "remove", "nobody", "-i", place / "p.index")
     refused("name the keys", "index", "remove", "-i", place / "p.index")
@@ -428,8 +428,13 @@ def test_search_by_file_by_key_and_by_a_stranger(place, tmp_path):
     assert done["queries"][0]["hits"] == done["queries"][1]["hits"]
     assert done["queries"][0]["hits"][0]["distance"] == 0
     assert done["queries"][2]["hits"][0]["distance"] <= 3
-    only = run("search", "animals/4.png", "--folder", "plants", "-i", place / "p.index")
-    assert {hit["key"].split("/")[0] for hit in only["queries"][0]["hits"]} == {"plants"}
+    for folder in ("plants", place / "photos" / "plants"):
+        only = run("search", "animals/4.png", "--folder", folder, "-i", place / "p.index")
+        assert {hit["key"].split("/")[0] for hit in only["queries"][0]["hits"]} == {"plants"}
+    for command in (["search"], ["index", "remove"]):
+        for folder in ("plans", place / "photos" / "plans", place, "/"):
+            options = ("--folder", folder, "-i", place / "p.index")
+            refused("is called .*; some that are: .*plants", *command, "animals/4.png", *options)
     table = text("search", "animals/4.png", "-k", 2, "-i", place / "p.index")
     assert table.splitlines()[2].split()[:2] == ["1", "0"]
     assert table.splitlines()[2].endswith("animals/4.png")

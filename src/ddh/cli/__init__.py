@@ -7,7 +7,7 @@ import click
 
 import ddh
 from ddh._core.errors import DDHError
-from ddh._core.output import LazyGroup
+from ddh._core.output import LazyGroup, escaped
 
 # verb -> "module:object"; the help of `ddh --help` reads each module's short help.
 VERBS = {
@@ -79,7 +79,7 @@ def main() -> None:
         click.echo(f"\nstopped{how_to_go_on(sys.argv[1:])}", err=True)
         sys.exit(130)
     except DDHError as error:
-        click.echo(f"ddh: {error}", err=True)
+        click.echo(escaped(f"ddh: {error}"), err=True)
         sys.exit(2)
     except BrokenPipeError:
         sys.exit(141)

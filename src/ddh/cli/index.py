@@ -5,7 +5,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
+from difflib import get_close_matches
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -273,7 +274,7 @@ def _failures_of_all(files: list["PictureFile"]) -> list[dict[str, str]]:
 @index.command()
 @click.argument("keys", nargs=-1)
 @index_option
-@click.option("--folder", help="Remove everything below this folder of the collection.")
+@click.option("--folder", help="Remove all below this folder, by its path or its name in keys.")
 @json_option
 def remove(keys: tuple[str, ...], location: str, folder: str | None, as_json: bool) -> None:
     """Remove rows by their keys or their files. Files are left alone.
@@ -290,7 +291,7 @@ def remove(keys: tuple[str, ...], location: str, folder: str | None, as_json: bo
         missing = [name for name, key in wanted.items() if key is None]
         found = [key for key in wanted.values() if key is not None]
         if folder:
-            found += [row.key for row in index.items(folder=folder)]
+            found += [row.key for row in index.items(folder=find_folder(collection, folder))]
         if not found:
             raise InputError(f"{location} holds none of these: {', '.join(missing) or folder}")
         removed = index.delete(found)
@@ -508,3 +509,21 @@ def find_key(collection: "Collection", name: str) -> str | None:
         if key and key in collection.index:
             return key
     return None
+
+
+def find_folder(collection: "Collection", name: str) -> str | None:
+    """The folder of keys that a user means by it or by its path, None for the whole collection."""
+    below = collection.key(Path(name))
+    for folder in (escaped(name), below):
+        if folder and next(collection.index.items(folder=folder), None) is not None:
+            return folder
+    if below == "" and len(collection.roots) == 1:
+        return None
+    paths = {PurePosixPath(row.path).parent for row in collection.index.items() if row.path}
+    folders = {str(each) for path in paths for each in (path, *path.parents)} - {".", "/"}
+    near = get_close_matches(name, folders, n=5, cutoff=0.5)
+    some = near or sorted(folders, key=lambda each: (each.count("/"), each))[:5]
+    raise InputError(
+        f"no folder of {collection.index.location} is called {name}; some that are: "
+        f"{', '.join(some) or 'none'}"
+    )

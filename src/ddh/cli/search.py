@@ -19,7 +19,7 @@ from ddh._core.output import (
     open_viewer,
     quiet_option,
 )
-from ddh.cli.index import find_key, load_encoder, open_collection
+from ddh.cli.index import find_folder, find_key, load_encoder, open_collection
 from ddh.cli.options import device_option, index_option, model_option, sheet_option
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Query:
 @index_option
 @model_option
 @click.option("-k", default=10, help="Answers for each picture.")
-@click.option("--folder", help="Search below this folder of the collection only.")
+@click.option("--folder", help="Search below this folder only, by its path or its name in keys.")
 @sheet_option
 @click.option("--open", "show", is_flag=True, help="Open the contact sheet.")
 @device_option
@@ -77,6 +77,7 @@ def search(
     ddh search 2024/cat.jpg -k 5 --index photos.index --sheet near.png
     """
     with open_collection(location, model) as collection:
+        folder = folder and find_folder(collection, folder)
         queries = [_query(collection, name) for name in images]
         failures = _encode(collection, [query for query in queries if query.code is None], device)
         queries = [query for query in queries if query.code is not None]
