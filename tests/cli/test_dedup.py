@@ -13,6 +13,7 @@ from PIL import Image
 import ddh.index
 from ddh._core.errors import InputError
 from ddh.cli import cli
+from ddh.index.collection import Collection
 
 
 def draw(path: Path, seed: int, size: tuple[int, int] = (96, 72)) -> None:
@@ -88,6 +89,47 @@ def test_files_of_an_index(photos):
         index.add(keys, np.arange(len(keys), dtype=np.uint8)[:, None], paths=keys)
         index.set_setting(root=str(photos / "photos"))
     assert names(run("--index", photos / "p.index")) == names(run(photos / "photos"))
+
+
+def test_files_of_an_index_that_are_not_there_are_named(photos):
+    with ddh.index.open(photos / "p.index", bits=8) as index:
+        collection = Collection(index)
+        for folder in ("photos", "other"):
+            collection.bind_folder(photos / folder, labelled=True)
+        keys = [f"{f.parent.name}/{f.name}" for f in sorted(photos.rglob("*.png"))]
+        index.add(keys, np.arange(len(keys), dtype=np.uint8)[:, None], paths=keys)
+    (photos / "photos" / "5.png").unlink()
+    (photos / "other").rename(photos / "away")
+    document = run("--index", photos / "p.index")
+    assert names(document) == names(run(photos / "photos"))
+    assert {one["path"]: one["reason"] for one in document["skipped"]} == {
+        str(photos / "photos" / "5.png"): "gone",
+        str(photos / "other" / "three.png"): "its folder is not there",
+    }
+    shown = invoke("--index", photos / "p.index")
+    assert "Skipped 2 files" in shown
+    assert "three.png: its folder is not there" in shown
+    (photos / "photos").rename(photos / "photos.away")
+    away = f"mount {photos / 'photos'}, {photos / 'other'}, or run `ddh index add`"
+    with pytest.raises(InputError, match=f"none of the 10 pictures is there: {away}"):
+        run("--index", photos / "p.index")
+
+
+def test_a_folder_of_an_index_is_a_path_or_a_name_in_keys(photos, monkeypatch):
+    for name in ("two.png", "two again.png"):
+        shutil.copy(photos / "photos" / "2.png", photos / "other" / name)
+    with ddh.index.open(photos / "p.index", bits=8) as index:
+        Collection(index).bind_folder(photos)
+        keys = [f.relative_to(photos).as_posix() for f in sorted(photos.rglob("*.png"))]
+        index.add(keys, np.arange(len(keys), dtype=np.uint8)[:, None], paths=keys)
+    monkeypatch.chdir(photos / "photos")
+    command = ("--index", photos / "p.index", "--keep", "path")
+    for folder in ("other", photos / "other", "../other/", "other/"):
+        found = run(*command, "--folder", folder)
+        assert names(found) == [("two again.png", [("two.png", "identical")])]
+    assert run(*command, "--folder", photos) == run(*command)
+    with pytest.raises(InputError, match="is called othr; some that are: other"):
+        run(*command, "--folder", "othr")
 
 
 def test_misuse_is_refused(photos):

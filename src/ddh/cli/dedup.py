@@ -10,13 +10,13 @@ import click
 
 from ddh._core.cache import cache_folder
 from ddh._core.errors import InputError
-from ddh._core.output import csv_line, describe_failures, emit, json_option, quiet_option
-from ddh.cli.index import open_collection
+from ddh._core.output import csv_line, describe_failures, emit, escaped, json_option, quiet_option
+from ddh.cli.index import find_folder, open_collection
 from ddh.cli.options import ANY_PATH, EXISTING, NEW_FILE, NEW_FOLDER, sheet_option
-from ddh.cli.search import draw_sheet
+from ddh.cli.search import MISSING, draw_sheet
 
 if TYPE_CHECKING:
-    from ddh.duplicates import Duplicates, Group, Outcome, Picture
+    from ddh.duplicates import Duplicates, Group, Outcome, Picture, Skipped
     from ddh.duplicates.actions import Action
     from ddh.index.collection import Collection
 
@@ -32,7 +32,9 @@ SHEET_GROUPS = 200
     "-i", "--index", "location", metavar="INDEX",
     help="Compare the files of this index; without folders, those of `ddh add`.",
 )  # fmt: skip
-@click.option("--folder", help="With --index: below this folder of the collection only.")
+@click.option(
+    "--folder", help="With --index: below this folder only, by its path or its name in keys."
+)
 @click.option(
     "--keep", type=click.Choice(KEEP), default="pixels",
     help="Which picture of a group stays: the one with the most pixels, the most or fewest bytes, "
@@ -116,9 +118,10 @@ def dedup(
         found = find_duplicates(folders, keep=keep, cache=stored)
     else:
         with open_collection(location or default_location(), None) as collection:
-            files = indexed_files(collection, folder)
+            files, missing = indexed_files(collection, folder)
             _refuse_inside(move_to, [root.path for root in collection.roots])
             found = find_duplicates(files, keep=keep, cache=stored)
+            found.skipped[:0] = missing
             found = Dismissed.read(collection.index).without(found)
     if out is not None:
         text = _csv(found) if out.suffix == ".csv" else json.dumps(found.as_json(), indent=2)
@@ -177,13 +180,28 @@ def _refusals(outcome: "Outcome") -> list[str]:
     return [f"Left alone: {len(lines):,} files.", *lines] if lines else []
 
 
-def indexed_files(collection: "Collection", folder: str | None) -> list[Path]:
-    """The files of an index that are still there."""
-    if collection.root is None:
-        raise InputError("the indexed folder is not where it was: run `ddh index add` on it first")
-    rows = collection.index.items(folder=folder)
-    files = (collection.file(row.path or row.key) for row in rows)
-    return [file for file in files if file is not None and file.is_file()]
+def indexed_files(
+    collection: "Collection", folder: str | None
+) -> tuple[list[Path], list["Skipped"]]:
+    """The files of an index that are there, and those that are not."""
+    from ddh.duplicates import Skipped
+
+    files, missing = list[Path](), list[Skipped]()
+    for row in collection.index.items(folder=folder and find_folder(collection, folder)):
+        file = collection.roots.file(row.path or row.key)
+        if file is not None and file.is_file():
+            files.append(file)
+        elif row.path is not None:
+            why = MISSING.get(collection.missing(row) or "", "its folder is not known")
+            missing.append(Skipped(file or Path(row.path), why))
+    if not files:
+        away = ", ".join(escaped(root.path) for root in collection.roots if not root.is_there)
+        mount = f"mount {away}, or " if away else ""
+        raise InputError(
+            f"none of the {len(missing):,} pictures is there: {mount}run `ddh index add` on the "
+            "folder that holds them now"
+        )
+    return files, missing
 
 
 def _text(found: "Duplicates") -> str:
