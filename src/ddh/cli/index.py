@@ -288,7 +288,7 @@ def remove(keys: tuple[str, ...], location: str, folder: str | None, as_json: bo
     with open_collection(location, None) as collection:
         index = collection.index
         wanted = {name: find_key(collection, name) for name in keys}
-        missing = [name for name, key in wanted.items() if key is None]
+        missing = [escaped(name) for name, key in wanted.items() if key is None]
         found = [key for key in wanted.values() if key is not None]
         if folder:
             found += [row.key for row in index.items(folder=find_folder(collection, folder))]
