@@ -93,7 +93,7 @@ def bring_up_to_date(
         if not folders and not len(collection.roots):
             raise InputError(f"{location} has no folders yet: name folders of pictures to add")
         empty = [f for f in folders if collection.key(f) is None and not has_pictures(f)]
-        wanted = [f for f in folders if f not in empty] or empty  # which are refused
+        wanted = [f for f in folders if f not in empty] or empty  # refused, if all are
         places = [(f, collection.bind_folder(f, labelled=True)) for f in wanted] or [
             (root.path, root.label) for root in collection.roots if root.is_there
         ]
