@@ -182,6 +182,18 @@ def test_a_folder_added_on_the_page_is_fitted_too(home, monkeypatch):
     assert (done["new"], done["fitted"]) == (6, 12)
 
 
+def test_the_default_model_is_found_in_another_installation(home, monkeypatch):
+    monkeypatch.setattr(add, "MIN_FITTED_ROWS", 3)
+    for name in "ab":
+        write(home / "photos" / f"{name}.jpg", ord(name))
+    run("add", home / "photos")
+    with ddh.index.open(default_location()) as index:
+        index.set_setting(model="/gone/default.ddh", model_from_index="../gone/default.ddh")
+    write(home / "photos" / "c.jpg", 2)
+    done = run("add")
+    assert (done["new"], done["fitted"]) == (1, 3)
+
+
 def test_a_model_of_ones_own_stays(home, monkeypatch):
     monkeypatch.setattr(add, "MIN_FITTED_ROWS", 2)
     for seed in range(3):

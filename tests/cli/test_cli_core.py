@@ -157,6 +157,9 @@ def test_errors_are_one_line_and_exit_code_2(tmp_path, pictures, model, monkeypa
         (["encode", pictures, "-m", model, "-o", tmp_path / "c.txt"], ".npz or .csv"),
         (["fit", tmp_path / "nothing", "-o", tmp_path / "m"], "does not exist"),
         (["fly"], "No such command"),
+        (["add", pictures, "-i", model / "model.json" / "x.index"], "model.json: File exists"),
+        (["dedup", pictures, "--sheet", model / "model.json" / "x.png"], "nothing can be written"),
+        (["dedup", pictures, "-o", pictures], "is a directory"),
         (["fit", pictures, "-o", tmp_path / "m", "--device", "cuda:77"], "cannot be used"),
     ):
         monkeypatch.setattr("sys.argv", ["ddh", *map(str, arguments)])
@@ -166,6 +169,14 @@ def test_errors_are_one_line_and_exit_code_2(tmp_path, pictures, model, monkeypa
         assert end.value.code == 2, (arguments, errors)
         assert said in errors
         assert "Traceback" not in errors
+
+
+def test_a_warning_is_one_line(pictures, tmp_path, monkeypatch):
+    monkeypatch.setenv("DDH_CACHE", str(tmp_path))
+    (tmp_path / "fingerprints.sqlite").write_bytes(b"not a database" * 100)
+    shown = ddh("dedup", pictures, "--quiet").stderr
+    assert shown.startswith("ddh: warning: the cache")
+    assert shown.count("\n") == 1
 
 
 def test_a_mistyped_command_as_a_user_sees_it():

@@ -5,9 +5,11 @@ import os
 import pickle
 import struct
 import tempfile
+import threading
 import time
 import tracemalloc
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -16,7 +18,8 @@ import pytest
 from PIL import Image
 
 from ddh._core.errors import DDHWarning, InputError
-from ddh.images import ImageFiles, ImageFolder, Limits, UnreadableImage, decode
+from ddh.images import ImageFiles, ImageFolder, Limits, UnreadableImage, decode, decoding
+from ddh.images.exif import photo_facts
 
 
 def encoded(image, format, **options):
@@ -125,7 +128,6 @@ def test_postscript_is_refused_without_running_anything():
         decode(content, name="x.jpg")
 
 
-@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
 @pytest.mark.parametrize("side", [12_000, 30_000, 2_000_000])
 def test_huge_picture_is_refused_from_its_header(side):
     content = png_header(side, side)
@@ -143,6 +145,43 @@ def test_own_limit_counts_pixels():
     assert decode(content).size == (1001, 1000)
     with pytest.raises(UnreadableImage, match=r"1001 x 1000 is 1\.0 megapixels, the limit is 1"):
         decode(content, limits=Limits(megapixels=1))
+
+
+def test_a_jpeg_decoded_at_a_smaller_scale_may_be_larger():
+    content = encoded(Image.new("L", (2000, 1200)), "JPEG")
+    assert decode(content, limits=Limits(megapixels=1), at_least=100).size == (500, 300)
+    for at_least, limit in ((None, 1), (1000, 1), (100, 0.9)):
+        with pytest.raises(UnreadableImage, match=r"1200 is 2\.4 megapixels"):
+            decode(content, limits=Limits(megapixels=limit), at_least=at_least)
+    content = encoded(Image.new("L", (2000, 1200)), "PNG")
+    with pytest.raises(UnreadableImage, match="the limit is 1"):
+        decode(content, limits=Limits(megapixels=1), at_least=100)
+
+
+def test_own_limit_is_in_the_place_of_pillow_s(monkeypatch, tmp_path):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
+    Image.new("L", (100, 100)).save(tmp_path / "a.png")
+    opened = threading.Barrier(4)
+
+    def read():
+        opened.wait()
+        for _ in range(50):
+            assert decode(tmp_path / "a.png").size == (100, 100)
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(read) for _ in range(4)]:
+            done.result()
+    assert photo_facts(tmp_path / "a.png").width == 100
+    assert Image.MAX_IMAGE_PIXELS == 1000
+
+
+def test_the_limit_of_all_commands_is_set_by_the_environment(monkeypatch):
+    monkeypatch.setenv("DDH_MEGAPIXELS", "0.5")
+    assert decoding._default_limits().megapixels == 0.5
+    for wrong in ("many", "-1"):
+        monkeypatch.setenv("DDH_MEGAPIXELS", wrong)
+        with pytest.raises(InputError, match="DDH_MEGAPIXELS"):
+            decoding._default_limits()
 
 
 def test_decompression_bomb_in_a_text_chunk():

@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+import warnings
 
 import click
 
@@ -66,8 +67,13 @@ def how_to_go_on(arguments: list[str]) -> str:
     return f": what was done is kept. To go on:\n  {command}"
 
 
+def _show_warning(message: Warning | str, *_: object) -> None:
+    click.echo(escaped(f"ddh: warning: {message}"), err=True)
+
+
 def main() -> None:
     """Run `ddh`; an error of ours is one clear line and exit code 2, Ctrl-C is exit code 130."""
+    warnings.showwarning = _show_warning  # type: ignore[assignment]
     try:
         cli(standalone_mode=False)
     except click.exceptions.Exit as stop:
@@ -83,3 +89,9 @@ def main() -> None:
         sys.exit(2)
     except BrokenPipeError:
         sys.exit(141)
+    except OSError as error:  # a full disk, a file that may not be read
+        if error.strerror is None:
+            raise
+        place = f"{error.filename}: " if error.filename else ""
+        click.echo(escaped(f"ddh: {place}{error.strerror}"), err=True)
+        sys.exit(2)

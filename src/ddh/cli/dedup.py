@@ -12,7 +12,7 @@ from ddh._core.cache import cache_folder
 from ddh._core.errors import InputError
 from ddh._core.output import csv_line, describe_failures, emit, escaped, json_option, quiet_option
 from ddh.cli.index import find_folder, open_collection
-from ddh.cli.options import ANY_PATH, EXISTING, NEW_FILE, NEW_FOLDER, sheet_option
+from ddh.cli.options import EXISTING, FILE, NEW_FILE, NEW_FOLDER, sheet_option
 from ddh.cli.search import MISSING, draw_sheet
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ SHEET_GROUPS = 200
     "--cache/--no-cache", default=True,
     help="Keep what was measured in the user's cache folder: a second run reads new files only.",
 )  # fmt: skip
-@click.option("-o", "--out", type=ANY_PATH, help="Write the groups: .csv, .json.")
+@click.option("-o", "--out", type=NEW_FILE, help="Write the groups: .csv, .json.")
 @sheet_option
 @click.option("--move-to", type=NEW_FOLDER, help="Move the duplicates to this folder.")
 @click.option("--trash", is_flag=True, help="Move the duplicates to the system's trash.")
@@ -56,11 +56,11 @@ SHEET_GROUPS = 200
     help="New file that lists what was done, for --undo; by default in the user's state folder.",
 )  # fmt: skip
 @click.option(
-    "--apply", "listed", type=NEW_FILE, metavar="FILE",
+    "--apply", "listed", type=FILE, metavar="FILE",
     help="Act on the list in this file (.json, .csv), verified again, instead of searching.",
 )  # fmt: skip
 @click.option(
-    "--undo", "undone", type=NEW_FILE, metavar="JOURNAL", help="Restore what a journal lists."
+    "--undo", "undone", type=FILE, metavar="JOURNAL", help="Restore what a journal lists."
 )
 @json_option
 @quiet_option
@@ -125,6 +125,7 @@ def dedup(
             found = Dismissed.read(collection.index).without(found)
     if out is not None:
         text = _csv(found) if out.suffix == ".csv" else json.dumps(found.as_json(), indent=2)
+        out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(text, newline="", encoding="utf-8")
     if sheet is not None and found.groups:
         draw_sheet(map(_shown, found.groups[:SHEET_GROUPS]), sheet)

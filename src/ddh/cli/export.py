@@ -5,12 +5,12 @@ from pathlib import Path
 import click
 
 from ddh._core.output import emit, json_option
-from ddh.cli.options import ANY_PATH
+from ddh.cli.options import NEW_FILE
 
 
 @click.command()
 @click.argument("weights")
-@click.option("-o", "--out", required=True, type=ANY_PATH, help="File to write, .onnx.")
+@click.option("-o", "--out", required=True, type=NEW_FILE, help="File to write, .onnx.")
 @click.option(
     "--backbone", default="auto",
     help="Network of the weights; auto: that of a file written by `ddh pretrain`.",

@@ -1,5 +1,6 @@
 """Options and inputs that several commands share."""
 
+import os
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -10,7 +11,7 @@ import click
 from ddh._core.errors import InputError
 
 ANY_PATH = click.Path(path_type=Path)
-NEW_FILE = click.Path(dir_okay=False, path_type=Path)
+FILE = click.Path(dir_okay=False, path_type=Path)
 NEW_FOLDER = click.Path(file_okay=False, path_type=Path)
 EXISTING = click.Path(exists=True, path_type=Path)
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -23,6 +24,21 @@ def or_default(ctx: click.Context, parameter: click.Parameter, location: str | N
     return location or default_location()
 
 
+class NewFile(click.Path):
+    """A file to be written, refused at once where that cannot be done, not after the work."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, writable=True, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        path = Path(str(super().convert(value, param, ctx)))
+        folder = next(parent for parent in path.absolute().parents if parent.exists())
+        if not folder.is_dir() or not os.access(folder, os.W_OK):
+            self.fail(f"nothing can be written to {folder}", param, ctx)
+        return path
+
+
+NEW_FILE = NewFile()
 index_option = click.option(
     "-i", "--index", "location", metavar="INDEX", callback=or_default,
     help="A folder, postgresql://..., milvus://..., or a Milvus Lite file (.db).  "
@@ -32,7 +48,7 @@ model_option = click.option(
     "-m", "--model", type=ANY_PATH, help="Model folder; not needed where the index remembers it."
 )
 device_option = click.option("--device", default="auto", help="auto, cpu, cuda, mps.")
-sheet_option = click.option("--sheet", type=ANY_PATH, help="Write a contact sheet (PNG).")
+sheet_option = click.option("--sheet", type=NEW_FILE, help="Write a contact sheet (PNG).")
 
 
 class Source(click.Path):

@@ -8,13 +8,13 @@ import click
 from ddh._core.errors import InputError
 from ddh._core.jobs import recorded
 from ddh._core.output import describe_failures, emit, json_option, quiet_option
-from ddh.cli.options import ANY_PATH, EXISTING, checkpoint_dir, device_option, read_input
+from ddh.cli.options import EXISTING, NEW_FILE, checkpoint_dir, device_option, read_input
 
 
 @click.command()
 @click.argument("images", type=EXISTING)
 @click.option(
-    "-o", "--out", required=True, type=ANY_PATH, help="Weights file to write, .safetensors."
+    "-o", "--out", required=True, type=NEW_FILE, help="Weights file to write, .safetensors."
 )
 @click.option(
     "--backbone", default="efficientnet-lite0",

@@ -39,6 +39,7 @@ from ddh.images.formats import ORIENTATION, MissingLibrary, is_upright, open_pic
 # more than 1/2, so more pixels are kept there: measured on photographs, 64-bit codes then agree
 # with those of the full decoding in 99.5 % of bits or more (docs/images.md).
 REDUCTIONS = ((4, 8.0), (2, 2.5))
+REDUCED = 2.5  # times the limit: how many pixels a JPEG may have that is decoded at such a scale
 
 UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -76,7 +77,14 @@ class Limits:
             raise InputError(f"limits are positive numbers, got {self}")
 
 
-DEFAULT_LIMITS = Limits()
+def _default_limits() -> Limits:
+    try:
+        return Limits(float(os.environ.get("DDH_MEGAPIXELS") or Limits.megapixels))
+    except ValueError as error:
+        raise InputError(f"DDH_MEGAPIXELS is a number of megapixels: {error}") from error
+
+
+DEFAULT_LIMITS = _default_limits()
 
 
 def decode(
@@ -139,9 +147,11 @@ def _decode_open(file: BinaryIO, name: str, limits: Limits, at_least: int | None
         )
     try:
         with open_picture(file, limits.megapixels) as image:
-            _check_pixels(image, name, limits)
+            is_reduced = at_least is not None and image.format in ("JPEG", "MPO")
+            _check_pixels(image, name, limits, REDUCED if is_reduced else 1.0)
             if at_least is not None:
                 _reduce(image, at_least)
+                _check_pixels(image, name, limits)
             image.load()
             return to_rgb(_upright(image))
     except UnreadableImage:
@@ -161,9 +171,9 @@ def _cause(error: BaseException) -> str:
     return text or type(error).__name__
 
 
-def _check_pixels(image: Image.Image, name: str, limits: Limits) -> None:
+def _check_pixels(image: Image.Image, name: str, limits: Limits, times: float = 1.0) -> None:
     width, height = image.size
-    limit, why = limits.megapixels, ""
+    limit, why = limits.megapixels * times, ""
     if limits.slow_megapixels < limit and any(
         tile[0] in Image.DECODERS for tile in getattr(image, "tile", ())
     ):
@@ -172,7 +182,7 @@ def _check_pixels(image: Image.Image, name: str, limits: Limits) -> None:
         raise UnreadableImage(
             name,
             f"{width} x {height} is {width * height / 1e6:,.1f} megapixels, "
-            f"the limit is {limit:g}{why}",
+            f"the limit is {limit:g}{why}{' (DDH_MEGAPIXELS)' if limits is DEFAULT_LIMITS else ''}",
         )
 
 

@@ -5,11 +5,10 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
-from PIL import Image
-
-from ddh.images.formats import ORIENTATION, picture_formats
+from ddh.images.formats import ORIENTATION, open_header
 
 EXIF, GPS = 0x8769, 0x8825  # the directories inside the directory
 MAKE, MODEL, CHANGED, TAKEN = 0x010F, 0x0110, 0x0132, 0x9003
@@ -49,7 +48,7 @@ def photo_facts(file: str | os.PathLike[str]) -> PhotoFacts:
     Nothing is raised: a file that cannot be read has no facts, and damaged ones are left out.
     """
     try:
-        with Image.open(file, formats=picture_formats()) as image:
+        with Path(file).open("rb") as opened, open_header(opened) as image:
             width, height = image.size
             try:
                 found = image.getexif()

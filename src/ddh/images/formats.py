@@ -8,6 +8,7 @@ sizes are read from their headers first.
 import io
 import re
 import struct
+import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -40,6 +41,8 @@ RAW_HEADS = re.compile(
 )
 HEIF_HEAD = re.compile(rb"....ftyp(hei[cxms]|hev[cx]|mif1|msf1)", re.DOTALL)
 JXL_HEAD = re.compile(rb"\xff\x0a|\0\0\0\x0cJXL \r\n\x87\n")
+LAZY_HEADS = re.compile(rb"\xff\xd8\xff|\x89PNG\r\n\x1a\n|II\*\0|MM\0\*")
+LAZY_FORMATS = ("JPEG", "PNG", "TIFF")
 # Formats whose first bytes say what they are, for files whose names do not.
 KNOWN_HEADS = ("AVIF", "BMP", "GIF", "HEIF", "JPEG", "JPEG2000", "JXL", "PNG", "TIFF", "WEBP")
 
@@ -136,7 +139,7 @@ def open_picture(file: BinaryIO, megapixels: float) -> Image.Image:
         _check_jxl_size(file.read(), megapixels)
         file.seek(0)
     try:
-        return Image.open(file, formats=picture_formats())
+        return open_header(file)
     except UnidentifiedImageError:
         for pattern, name, kind in (
             (HEIF_HEAD, "pillow_heif", "HEIC"),
@@ -145,6 +148,41 @@ def open_picture(file: BinaryIO, megapixels: float) -> Image.Image:
             if pattern.match(head) and library(name) is None:
                 raise MissingLibrary(f"a picture in {kind}: {PHOTOS}") from None
         raise
+
+
+class _WithoutLimit:
+    """Pillow's own limit of pixels, one for the process, is off while any thread is inside."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside, self._limit = threading.Lock(), 0, Image.MAX_IMAGE_PIXELS
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
+            self._inside += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                Image.MAX_IMAGE_PIXELS = self._limit
+
+
+_without_limit = _WithoutLimit()
+
+
+def open_header(file: BinaryIO) -> Image.Image:
+    """`PIL.Image.open`, for pictures of any size where it decodes nothing: whoever does so counts.
+
+    Other formats are decoded at once, such as the picture inside an icon.
+    """
+    head = file.read(HEAD_BYTES)
+    file.seek(0)
+    if not LAZY_HEADS.match(head):
+        return Image.open(file, formats=picture_formats())
+    with _without_limit:
+        return Image.open(file, formats=LAZY_FORMATS)
 
 
 def needs_library(file: BinaryIO) -> bool:
@@ -211,7 +249,7 @@ def _preview(rawpy: Any, raw: Any) -> Image.Image | None:
     except (rawpy.LibRawNoThumbnailError, rawpy.LibRawUnsupportedThumbnailError):
         return None
     if found.format == rawpy.ThumbFormat.JPEG:
-        image: Image.Image = Image.open(io.BytesIO(found.data), formats=("JPEG",))
+        image = open_header(io.BytesIO(found.data))
     else:
         image = Image.fromarray(found.data)
     if min(image.size) < MIN_PREVIEW:

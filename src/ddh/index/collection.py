@@ -75,7 +75,7 @@ class Collection:
         self._base = local.resolve().parent if index.engine == "local" else None
         self._settings = index.settings()
         self.roots = Roots.from_settings(self._settings, self._base)
-        self.model = self._find_path("model")
+        self.model = self._find_path("model") or self._packaged_model()
 
     # -- where things lie --------------------------------------------------------------------
 
@@ -100,6 +100,15 @@ class Collection:
             candidates.append(f"{self._base}/{self._settings[f'{name}_from_index']}")
         paths = map(Path, map(unprintable, candidates))
         return next((path.resolve() for path in paths if path.exists()), None)
+
+    def _packaged_model(self) -> Path | None:
+        """The default model where it lies now, if the one that was noted was this one."""
+        if "model" not in self._settings:
+            return None
+        from ddh.hashers import default_model, storage
+
+        *_, model_id = storage.read(default_model())
+        return default_model().resolve() if model_id == self.index.model_id else None
 
     @property
     def root(self) -> Path | None:

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from ddh._core import jobs
 from ddh._core.output import escaped
-from ddh.images import Limits, UnreadableImage, decode
+from ddh.images import UnreadableImage, decode
+from ddh.images.decoding import DEFAULT_LIMITS
 from ddh.index import FileStamp, Index, IndexRecoded, Row
 from ddh.serve.catalog import CatalogCache
 from ddh.serve.find import Finder, Selection
@@ -142,7 +143,7 @@ class TextSearch:
         images, readable = [], []
         for row, file in batch:
             try:
-                images.append(decode(file, limits=Limits(), at_least=self._towers.size))
+                images.append(decode(file, limits=DEFAULT_LIMITS, at_least=self._towers.size))
                 readable.append((row, file))
             except UnreadableImage:
                 with suppress(OSError):

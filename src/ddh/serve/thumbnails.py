@@ -8,7 +8,7 @@ import hashlib
 from pathlib import Path
 from queue import SimpleQueue
 
-from ddh.images import Limits
+from ddh.images.decoding import DEFAULT_LIMITS
 from ddh.images.isolated import IsolatedThumbnails
 from ddh.images.thumbnail import is_plain, thumbnail_jpeg
 from ddh.serve.disk_cache import DiskCache
@@ -30,7 +30,7 @@ class Thumbnails:
 
     def __init__(self, cache: DiskCache, seconds: float, processes: int) -> None:
         self._cache = cache
-        self._all = [IsolatedThumbnails(Limits(), seconds) for _ in range(processes)]
+        self._all = [IsolatedThumbnails(DEFAULT_LIMITS, seconds) for _ in range(processes)]
         self._free: SimpleQueue[IsolatedThumbnails] = SimpleQueue()
         for each in self._all:
             self._free.put(each)

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 from pydantic import Field
 from starlette.exceptions import HTTPException
 
 from ddh._core.atomic import write_atomic
 from ddh._core.errors import DDHError, InputError
-from ddh.images.formats import needs_library, picture_extensions, picture_formats
+from ddh.images.formats import needs_library, open_header, picture_extensions
 from ddh.index import FileStamp, Index, Row
 from ddh.index.collection import bytes_digest
 from ddh.index.roots import Root
@@ -88,7 +87,7 @@ class Rows:
             raise recoded(index.location, index.model_id)
         if needs_library(io.BytesIO(content)):  # this process does not decode it
             raise InputError("HEIC, JPEG XL and RAW are not stored: send a JPEG or PNG file")
-        with Image.open(io.BytesIO(content), formats=picture_formats()) as image:
+        with open_header(io.BytesIO(content)) as image:
             extension = _extension(image.format or "")
         digest = bytes_digest(content)
         name = root.key(f"{UPLOADS}/{digest}{extension}")
