@@ -12,6 +12,7 @@ from serve_place import draw
 import ddh.index
 from ddh.images.thumbnail import thumbnail_jpeg
 from ddh.index.collection import Collection
+from ddh.index.roots import Root, Roots
 from ddh.serve.items import Pictures
 
 
@@ -94,6 +95,16 @@ def test_no_file_outside_of_the_folder_is_read(place, tmp_path, address):
             assert answer.status_code == 404, key
             assert str(tmp_path) not in answer.text
         opened(client.get(f"/{address}/inside"))  # a link that stays within is fine
+
+
+def test_a_link_may_lead_to_another_root(tmp_path):
+    for name in ("one", "two"):
+        draw(tmp_path / name / f"{name}.png", 1)
+    (tmp_path / "one" / "linked").symlink_to(tmp_path / "two")
+    first, second = (Root(name, tmp_path / name) for name in ("one", "two"))
+    assert Pictures(Roots([first])).file("one/linked/two.png") is None
+    found = Pictures(Roots([first, second])).file("one/linked/two.png")
+    assert found == tmp_path / "two" / "two.png"
 
 
 def test_only_pictures_are_served(place):

@@ -45,7 +45,7 @@ class Pictures:
             return False
 
     def file(self, name: str) -> Path | None:
-        """The file of this name, links resolved; None where it is not a file below its root."""
+        """The file of this name, links resolved; None where it is not a file below a root."""
         bound = self._roots.of(name)
         if bound is None or not _is_plain(name):
             return None
@@ -54,7 +54,7 @@ class Pictures:
             found = Path(root.file(rest)).resolve(strict=True)
         except (OSError, ValueError, RuntimeError):
             return None
-        return found if found.is_relative_to(root.path) and found.is_file() else None
+        return found if self._roots.above(found) and found.is_file() else None
 
     def name(self, file: Path) -> str:
         """The name that a file has below its root; without its folders where it is outside."""

@@ -261,7 +261,9 @@ def _picture_file(service: Service, key: str, side: int) -> tuple[str, Path]:
     with suppress(OSError):
         if file := service.pictures.file(picture_name(row)):
             return thumbnail_tag(file, side), file
-    raise HTTPException(404, "the picture of this row is not in the collection's folder")
+    raise HTTPException(
+        404, "the picture of this row is not in the collection's folder, or behind a link out of it"
+    )
 
 
 @router.get("/facets", response_model=models.Facets, tags=["collection"])
