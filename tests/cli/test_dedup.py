@@ -74,6 +74,7 @@ def test_reports_and_nothing_changed(photos):
     before = {path: path.read_bytes() for path in photos.rglob("*.png")}
     shown = invoke(photos / "photos", "-o", photos / "d.csv", "--sheet", photos / "d.sheet")
     assert "1 groups among 9 pictures: 1 duplicates could go" in shown
+    assert f"List: {photos / 'd.csv'}\nContact sheet: {photos / 'd.sheet'}\n" in shown
     assert "Nothing was changed" in shown
     assert {path: path.read_bytes() for path in photos.rglob("*.png")} == before
     with (photos / "d.csv").open(newline="") as stream:
@@ -81,6 +82,19 @@ def test_reports_and_nothing_changed(photos):
     assert Image.open(photos / "d.sheet").format == "PNG"
     document = run(photos / "photos", "-o", photos / "d.json")
     assert json.loads((photos / "d.json").read_text()) == document
+
+
+def test_what_the_list_holds_more_than_the_text(photos, monkeypatch):
+    monkeypatch.setattr("ddh.cli.dedup.SHOWN_GROUPS", 0)
+    monkeypatch.setattr("ddh.cli.dedup.SHEET_GROUPS", 1)
+    folders = photos / "photos", photos / "other"
+    assert "... and 2 more groups: -o duplicates.csv or --json lists" in invoke(*folders)
+    shown = invoke(*folders, "-o", photos / "d.csv", "--sheet", photos / "d.png")
+    assert f"... and 2 more groups: {photos / 'd.csv'} lists them all." in shown
+    assert f"Contact sheet: {photos / 'd.png'}, the first 1 groups" in shown
+    shown = invoke(photos / "other", "--sheet", photos / "none.png")
+    assert "Contact sheet: not drawn" in shown
+    assert not (photos / "none.png").exists()
 
 
 def test_files_of_an_index(photos):

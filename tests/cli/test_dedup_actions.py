@@ -3,6 +3,8 @@
 import csv
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -92,6 +94,15 @@ def test_a_csv_that_was_edited(photos, tmp_path):
     run("--apply", "list.csv", "--move-to", tmp_path / "dups")
     assert sorted(tree(tmp_path / "dups")) == ["1.png", "b/two.png"]
     assert sorted(tree(photos)) == ["0.png", "2.png", "3.png", "b/one.png", "b/uno.png"]
+
+
+def test_the_process_fails_where_nothing_could_be_done(photos):
+    """As a process: click gives the status of a command back to its caller."""
+    listed = write_list(("1.png", ["0.png", "none.png"]))
+    for arguments, code in (("--apply", listed), 1), (("--move-to", "out", "photos"), 0):
+        options = ["dedup", *arguments, *(["--trash"] if code else [])]
+        done = subprocess.run([sys.executable, "-m", "ddh", *options], capture_output=True)
+        assert done.returncode == code, done
 
 
 def write_list(*groups: tuple[str, list[str]]) -> str:

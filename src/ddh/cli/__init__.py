@@ -75,9 +75,7 @@ def main() -> None:
     """Run `ddh`; an error of ours is one clear line and exit code 2, Ctrl-C is exit code 130."""
     warnings.showwarning = _show_warning  # type: ignore[assignment]
     try:
-        cli(standalone_mode=False)
-    except click.exceptions.Exit as stop:
-        sys.exit(stop.exit_code)
+        status = cli(standalone_mode=False)  # of `ctx.exit`, which click returns here
     except click.ClickException as error:
         error.show()
         sys.exit(2)
@@ -95,3 +93,5 @@ def main() -> None:
         place = f"{error.filename}: " if error.filename else ""
         click.echo(escaped(f"ddh: {place}{error.strerror}"), err=True)
         sys.exit(2)
+    if status:
+        sys.exit(status)

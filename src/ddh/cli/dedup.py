@@ -130,12 +130,13 @@ def dedup(
     if sheet is not None and found.groups:
         draw_sheet(map(_shown, found.groups[:SHEET_GROUPS]), sheet)
     if action is None:
-        emit(found.as_json(), f"{_text(found)}\n\nNothing was changed.", as_json)
+    shown = "\n\n".join(filter(None, [_text(found, out), _written(found, out, sheet)]))
+        emit(found.as_json(), f"{shown}\n\nNothing was changed.", as_json)
         return
     wanted = [one for one in removals(found) if action != "hardlink" or one.kind == "identical"]
     outcome = act(wanted, action, folder=move_to, journal=journal)
     document = found.as_json() | {"acted": outcome.as_json()}
-    _report(ctx, document, f"{_text(found)}\n\n{_acted(outcome, action)}", outcome, as_json)
+    _report(ctx, document, f"{shown}\n\n{_acted(outcome, action)}", outcome, as_json)
 
 
 def _action(move_to: Path | None, trash: bool, hardlink: bool) -> "Action | None":
@@ -205,13 +206,14 @@ def indexed_files(
     return files, missing
 
 
-def _text(found: "Duplicates") -> str:
+def _text(found: "Duplicates", out: Path | None) -> str:
     lines = [_summary(found)]
     for group in found.groups[:SHOWN_GROUPS]:
         lines += ["", _line("keep", group.keep)]
         lines += [_line(member.kind, member.picture) for member in group.members]
     if (more := len(found.groups) - SHOWN_GROUPS) > 0:
-        lines += ["", f"... and {more:,} more groups: -o duplicates.csv or --json lists them all."]
+        where = "-o duplicates.csv or --json lists" if out is None else f"{out} lists"
+        lines += ["", f"... and {more:,} more groups: {where} them all."]
     if found.similar:
         lines += ["", f"{len(found.similar):,} more pairs are alike, but not the same (--json)."]
     failures = [{"name": str(one.path), "reason": one.reason} for one in found.skipped]
@@ -220,6 +222,19 @@ def _text(found: "Duplicates") -> str:
 
 
 def _summary(found: "Duplicates") -> str:
+def _written(found: "Duplicates", out: Path | None, sheet: Path | None) -> str:
+    """The files that were written."""
+    lines = [f"List: {out}"] if out is not None else []
+    if sheet is not None and not found.groups:
+        lines.append("Contact sheet: not drawn, as there are no duplicates")
+    elif sheet is not None:
+        more = len(found.groups) > SHEET_GROUPS
+        lines.append(
+            f"Contact sheet: {sheet}{f', the first {SHEET_GROUPS} groups' if more else ''}"
+        )
+    return "\n".join(lines)
+
+
     extra = found.removable
     if not extra:
         return f"No duplicates among {found.compared:,} pictures."
