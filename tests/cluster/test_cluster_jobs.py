@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import psutil
 import pyarrow.parquet
 import pytest
 from click.testing import CliRunner
+from PIL import Image
 
 import ddh.index
 from ddh._core.errors import DDHError
@@ -238,10 +240,12 @@ def shard_rows(folder: Path) -> list[tuple[str, bytes]]:
 def test_a_job_goes_on_after_its_driver_was_killed_and_after_ctrl_c(
     two_nodes, some_photos, model, expected, tmp_path
 ):
-    """Into Parquet shards; a pipe that nobody writes to keeps the job from ending too early."""
+    """Into Parquet shards; large pictures, listed last, keep the job from ending too early."""
     (some_photos / "two" / "broken.png").write_bytes(b"no picture")
-    (some_photos / "zzz").mkdir()  # listed last
-    os.mkfifo(some_photos / "zzz" / "pipe.png")
+    (some_photos / "zzz").mkdir()
+    Image.new("RGB", (4000, 4000)).save(some_photos / "zzz" / "large.png")
+    for i in range(63):
+        shutil.copy(some_photos / "zzz" / "large.png", some_photos / "zzz" / f"large {i}.png")
     images, codes = len(list(some_photos.rglob("[0-9]*.png"))), tmp_path / "codes"
     job = ["encode", str(some_photos), "-m", str(model), "-o", str(codes)]
     job += ["--ray", two_nodes.address, "--batch-size", "32", "--actors", "1"]
@@ -250,7 +254,7 @@ def test_a_job_goes_on_after_its_driver_was_killed_and_after_ctrl_c(
         wait_until(lambda: len(list(codes.glob("codes-*"))) >= shards or driver.poll() is not None)  # noqa: B023
         driver.send_signal(blow)
         assert driver.wait(120) == status
-    (some_photos / "zzz" / "pipe.png").unlink()
+    shutil.rmtree(some_photos / "zzz")
     done = run(*job)
     assert done["images"] == images
     assert done["encoded"] <= images - 6 * 16, "what was done is not done again"

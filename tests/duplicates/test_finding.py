@@ -1,5 +1,6 @@
 """Duplicates of real files: edits are found and named, look-alikes are not proposed."""
 
+import os
 import shutil
 import sqlite3
 from contextlib import closing, nullcontext
@@ -242,6 +243,15 @@ def test_a_damaged_cache_is_done_without(tmp_path, damage, warns):
     damage(cache)
     with warns:
         assert find_duplicates(folder, cache=cache).groups == first.groups
+
+
+def test_a_pipe_is_skipped(tmp_path):
+    os.mkfifo(tmp_path / "pipe.jpg")
+    photograph(1).save(tmp_path / "a.png")
+    found = find_duplicates(tmp_path)
+    assert (found.compared, found.skipped) == (1, [])
+    (skipped,) = find_duplicates([tmp_path / "a.png", tmp_path / "pipe.jpg"]).skipped
+    assert "not a regular file" in skipped.reason
 
 
 def test_nothing_to_search(tmp_path):

@@ -1,6 +1,7 @@
 """Folders, lists of files and arrays as sources; what counts as pictures."""
 
 import os
+import socket
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,19 @@ def test_dangling_link_is_listed_and_refused_when_read(tmp_path):
     assert folder.names == ("a.png", "b.png")
     with pytest.raises(UnreadableImage, match="No such file"):
         folder.read(1)
+
+
+def test_pipes_and_sockets_are_counted_and_never_opened(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "a.png")
+    os.mkfifo("pipe.png")
+    os.mkfifo("without an ending")
+    (tmp_path / "link.jpg").symlink_to("pipe.png")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("socket.png")
+        folder = ImageFolder(tmp_path)
+    assert folder.names == ("a.png",)
+    assert folder.ignored == {"pipe or device": 4}
 
 
 def test_names_that_are_not_utf8_can_be_read_and_printed(tmp_path):

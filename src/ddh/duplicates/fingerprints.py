@@ -10,6 +10,7 @@ mirrored feature is therefore the complement: one comparison finds upright and m
 
 import io
 import math
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from ddh._core.errors import optional
 from ddh.duplicates.results import Picture, Skipped
 from ddh.images import Limits, UnreadableImage, decode
-from ddh.images.decoding import DEFAULT_LIMITS
+from ddh.images.decoding import DEFAULT_LIMITS, open_regular
 from ddh.images.formats import ORIENTATION, open_picture
 from ddh.index.collection import bytes_digest
 
@@ -65,10 +66,11 @@ def opencv() -> Any:
 def fingerprint(path: Path, limits: Limits = DEFAULT_LIMITS) -> Fingerprint | Skipped:
     """Read and measure a picture file."""
     try:
-        state = path.stat()
-        if state.st_size > limits.file_bytes:
-            raise UnreadableImage(str(path), f"the file has {state.st_size:,} bytes")
-        content = path.read_bytes()
+        with open_regular(path, str(path)) as file:
+            state = os.fstat(file.fileno())
+            if state.st_size > limits.file_bytes:
+                raise UnreadableImage(str(path), f"the file has {state.st_size:,} bytes")
+            content = file.read()
         image = decode(content, name=str(path), limits=limits, at_least=DECODED)
         width, height, kind = _header(content)
     except UnreadableImage as error:

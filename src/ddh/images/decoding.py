@@ -102,7 +102,7 @@ def decode(
     """
     if isinstance(file, str | os.PathLike):
         name = name or printable(file)
-        with _open_regular(Path(file), name) as opened:
+        with open_regular(Path(file), name) as opened:
             return _decode_open(opened, name, limits, at_least)
     opened = io.BytesIO(file) if isinstance(file, bytes) else file
     return _decode_open(opened, name or "the picture", limits, at_least)
@@ -122,7 +122,8 @@ def unprintable(text: str) -> str:
     return os.fsdecode(odd.sub(lambda digits: bytes.fromhex(digits[1].decode()), os.fsencode(text)))
 
 
-def _open_regular(path: Path, name: str) -> BinaryIO:
+def open_regular(path: Path, name: str) -> BinaryIO:
+    """A file to read; a pipe or a device, which may never end, is refused."""
     try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):

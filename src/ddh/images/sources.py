@@ -92,8 +92,9 @@ class ImageFolder(ImageFiles):
 
     A file counts when its ending is one of a format that can be read here, or, where its name has
     no ending, when its content begins as a picture does; `ignored` counts the other files by their
-    endings. Hidden files and folders are skipped, and counted as "hidden". Links are followed, and
-    a folder reached by several ways is entered once.
+    endings. Hidden files and folders are skipped, and counted as "hidden"; pipes, sockets and
+    devices as "pipe or device". Links are followed, and a folder reached by several ways is entered
+    once.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -119,7 +120,8 @@ class ImageFolder(ImageFiles):
 def picture_files(folder: Path, ignored: Counter[str] | None = None) -> Iterator[Path]:
     """Picture files below `folder`; real folders first, so that a loop of links adds nothing.
 
-    Other files are counted in `ignored` by their endings, hidden files and folders as "hidden".
+    Other files are counted in `ignored` by their endings, hidden files and folders as "hidden",
+    and what reading may never come to an end of as "pipe or device".
     """
     pending, seen = [folder], set()
     linked: list[Path] = []
@@ -144,6 +146,9 @@ def picture_files(folder: Path, ignored: Counter[str] | None = None) -> Iterator
                     ignored["hidden"] += 1
             elif entry.is_dir():
                 (linked if entry.is_symlink() else pending).append(Path(entry.path))
+            elif not entry.is_file() and Path(entry.path).exists():
+                if ignored is not None:
+                    ignored["pipe or device"] += 1
             elif is_picture(Path(entry.path)):
                 yield Path(entry.path)
             elif ignored is not None:
