@@ -9,11 +9,12 @@ import cv2
 import numpy as np
 import pytest
 from photographs import photograph
-from PIL import Image, ImageDraw, ImageEnhance, ImageFont
+from PIL import Image, ImageDraw, ImageEnhance, ImageFilter, ImageFont
 
 from ddh._core.errors import DDHWarning, InputError
 from ddh.bench.edits import SINGLE
 from ddh.duplicates import find_duplicates
+from ddh.duplicates.lists import Pair, verify
 
 KIND = {
     "size": {"resized"}, "codec": {"recompressed"}, "crop": {"cropped", "overlaid"},
@@ -22,8 +23,8 @@ KIND = {
 LISTED = [edit.name for edit in SINGLE]
 
 
-def only_pair(folder):
-    found = find_duplicates(folder)
+def only_pair(folder, **options):
+    found = find_duplicates(folder, **options)
     assert [len(group.members) for group in found] == [1]
     return found.groups[0]
 
@@ -156,6 +157,48 @@ def test_the_original_is_kept_among_several_overlays(tmp_path):
     (group,) = find_duplicates(tmp_path)
     assert group.keep.path.stem == "original"
     assert {member.picture.path.stem for member in group.members} == {"half", "text", "watermark"}
+
+
+def camera() -> Image.Exif:
+    exif = Image.Exif()
+    exif[0x010F], exif[0x0110] = "Maker", "Camera 1"
+    exif.get_ifd(0x8769)[0x9003] = "2024:05:03 10:22:31"
+    return exif
+
+
+POORER = {
+    "grey": lambda image: image.convert("L"),
+    "blurred": lambda image: image.filter(ImageFilter.GaussianBlur(2)),
+    "tilted": lambda image: image.rotate(1.5, Image.Resampling.BICUBIC),
+    "same": lambda image: image,
+}
+
+
+@pytest.mark.parametrize("ending", [".jpg", ".png"])
+@pytest.mark.parametrize(
+    ("name", "exif"),
+    [*((name, camera()) for name in POORER), ("grey", Image.Exif()), ("blurred", Image.Exif())],
+)
+def test_an_original_is_never_removed_for_a_poorer_copy_of_its_size(tmp_path, name, exif, ending):
+    """However many bytes the copy has. Only EXIF tells a tilted or recompressed one."""
+    photograph(1, (640, 480)).save(tmp_path / "original.jpg", quality=85, exif=exif)
+    copy = POORER[name](Image.open(tmp_path / "original.jpg"))
+    options = {"exif": Image.Exif(), **({"quality": 98} if ending == ".jpg" else {})}
+    copy.save(tmp_path / f"copy{ending}", **options)
+    assert only_pair(tmp_path).keep.path.stem == "original"
+    assert only_pair(tmp_path, keep="newest").keep.path.stem == "copy"
+
+
+def test_neither_goes_where_each_has_what_the_other_lacks(tmp_path):
+    image = photograph(1)
+    image.save(tmp_path / "colour.jpg", quality=85)
+    image.convert("L").save(tmp_path / "camera.jpg", quality=85, exif=camera())
+    found = find_duplicates(tmp_path)
+    assert found.groups == []
+    assert len(found.similar) == 1
+    assert only_pair(tmp_path, keep="path").keep.path.stem == "camera"
+    colour, grey = tmp_path / "colour.jpg", tmp_path / "camera.jpg"
+    assert verify([Pair(colour, grey), Pair(grey, colour)])[1] == []  # somebody has chosen
 
 
 def test_flat_pictures_are_not_all_the_same(tmp_path):

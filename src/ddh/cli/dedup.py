@@ -74,8 +74,9 @@ def dedup(
 
     Needs no model and no index. Every duplicate is verified against the kept picture on its
     pixels; what is only alike is listed apart and never proposed for removal. A picture without
-    text or a watermark is kept, with the most pixels (borders apart), then the most bytes per
-    pixel, then the better format, the oldest file and the first path, unless --keep says otherwise.
+    text or a watermark is kept, with the most pixels (borders apart), then one in colour, with the
+    camera's EXIF and sharp, then the most bytes per pixel, the better format, the oldest file and
+    the first path, unless --keep says otherwise.
 
     Nothing is changed unless --move-to, --trash or --hardlink says so, and --undo restores it.
     Files that have changed since they were compared are left alone and named.
@@ -129,8 +130,8 @@ def dedup(
         out.write_text(text, newline="", encoding="utf-8")
     if sheet is not None and found.groups:
         draw_sheet(map(_shown, found.groups[:SHEET_GROUPS]), sheet)
-    if action is None:
     shown = "\n\n".join(filter(None, [_text(found, out), _written(found, out, sheet)]))
+    if action is None:
         emit(found.as_json(), f"{shown}\n\nNothing was changed.", as_json)
         return
     wanted = [one for one in removals(found) if action != "hardlink" or one.kind == "identical"]
@@ -221,7 +222,6 @@ def _text(found: "Duplicates", out: Path | None) -> str:
     return "\n".join(lines)
 
 
-def _summary(found: "Duplicates") -> str:
 def _written(found: "Duplicates", out: Path | None, sheet: Path | None) -> str:
     """The files that were written."""
     lines = [f"List: {out}"] if out is not None else []
@@ -235,6 +235,7 @@ def _written(found: "Duplicates", out: Path | None, sheet: Path | None) -> str:
     return "\n".join(lines)
 
 
+def _summary(found: "Duplicates") -> str:
     extra = found.removable
     if not extra:
         return f"No duplicates among {found.compared:,} pictures."

@@ -14,7 +14,7 @@ from ddh._core.threads import thread_imap
 from ddh.duplicates.fingerprints import CODE_BYTES, Fingerprint, fingerprint
 from ddh.duplicates.results import Picture, Skipped
 
-VERSION = 2  # of the fingerprints and of how they are stored
+VERSION = 3  # of the fingerprints and of how they are stored
 WRITTEN_AT_ONCE = 500
 POINT_BYTES = 16
 
@@ -105,7 +105,7 @@ def _pack(one: Fingerprint) -> tuple[bytes, str, bytes]:
     picture = one.picture
     head = {
         "picture": [picture.width, picture.height, picture.bytes, picture.mtime_ns, picture.digest,
-                    picture.format],
+                    picture.format, picture.has_colour, picture.has_camera],
         "box": one.box, "codes": len(one.codes), "points": len(one.points),
     }  # fmt: skip
     points = one.points.astype("<f4")

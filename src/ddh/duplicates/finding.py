@@ -18,7 +18,7 @@ from ddh._core.threads import cpu_count
 from ddh.duplicates.cache import read_fingerprints
 from ddh.duplicates.candidates import Candidate, Matrix, by_codes, by_features
 from ddh.duplicates.fingerprints import Fingerprint, single_threaded
-from ddh.duplicates.keeping import DEFAULT_KEEP, Order, keep_order
+from ddh.duplicates.keeping import DEFAULT_KEEP, SAME_SIZE, Order, has_more, keep_order
 from ddh.duplicates.results import Duplicates, Group, Kind, Member, Similar, Skipped
 from ddh.duplicates.verification import UNLIKE, Loaded, Verdict, compare, load
 from ddh.images import ImageFolder, decode
@@ -29,7 +29,7 @@ ATTEMPTS = 3  # transforms tried for a pair
 CACHED_PICTURES = 512
 TYPICAL = 0.015  # agreement that may differ between members of which the first is kept
 MOVES = 3  # times that a group gets another kept picture
-MISSED, SAME_SIZE = 0.6, 0.98  # agreement that may be a duplicate of another member; its pixels
+MISSED = 0.6  # agreement that may be a duplicate of another member
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ def find_duplicates(
         A folder, a file, or any number of folders and files.
     keep
         Which picture of a group is kept: `pixels` (one without text or a watermark, most pixels
-        without borders, then most bytes per pixel, then format, date and path), `bytes`,
-        `smallest`, `oldest`, `newest`, `path` or `shortest-path`.
+        without borders, colour, the camera's EXIF, sharpness, most bytes per pixel, then format,
+        date and path), `bytes`, `smallest`, `oldest`, `newest`, `path` or `shortest-path`.
     cache
         A file that keeps what was measured, so that a second search reads only files that are new
         or have changed; made if it is not there.
@@ -186,6 +186,9 @@ class _Stars:
                         done ^= {kept, around}
                         break
                     kept, (members, alike) = around, again
+                for other, verdict in list(members.items()):
+                    if self._may_prefer and self._has_more(other, kept, verdict.sharpness):
+                        alike[other] = members.pop(other).score
                 if members:
                     groups[kept] = members
                     done |= members.keys()
@@ -197,8 +200,9 @@ class _Stars:
     ) -> int | None:
         """The member to keep instead, if there is one.
 
-        One without the text or watermark of the kept picture, or one of its size that pictures are
-        duplicates of which only resemble the kept one. The largest of those, then the most typical.
+        One without the text or watermark of the kept picture, or one of its size that has more to
+        it, or that pictures are duplicates of which only resemble the kept one. The largest of
+        those, then the most typical.
         """
         if not self._may_prefer:
             return None
@@ -210,16 +214,29 @@ class _Stars:
             for other, verdict in members.items()
             if verdict.is_cleaner and self._prints[other].picture.pixels >= pixels / 2
         ]
+        equal = {
+            other: verdict
+            for other, verdict in members.items()
+            if not self._has_more(kept, other, 1 / verdict.sharpness)
+        }
+        richer = [
+            other
+            for other, verdict in equal.items()
+            if verdict.kind != "overlaid" and self._has_more(other, kept, verdict.sharpness)
+        ]
         missed = {other for other, score in alike.items() if score >= MISSED}
-        won = dict.fromkeys(cleaner, 1) or {
+        won = dict.fromkeys(cleaner or richer, 1) or {
             other: len(self._verified(other, missed))
-            for other in members
+            for other in equal
             if missed and not small[other]
         }
         most = max(won.values(), default=0)
         best = [other for other, count in won.items() if count == most > 0]
         top = max((members[other].score for other in best), default=0.0) - TYPICAL
         return min(best, key=lambda i: (small[i], members[i].score < top, i), default=None)
+
+    def _has_more(self, one: int, other: int, sharpness: float) -> bool:
+        return has_more(self._prints[one].picture, self._prints[other].picture, sharpness)
 
     def _verified(self, kept: int, others: set[int]) -> set[int]:
         """Those of some pictures that are duplicates of another one at first sight."""

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from ddh._core.errors import optional
 from ddh.duplicates.results import Picture, Skipped
 from ddh.images import Limits, UnreadableImage, decode
 from ddh.images.decoding import DEFAULT_LIMITS, open_regular
+from ddh.images.exif import EXIF, MAKE, MODEL, TAKEN, TURNED
 from ddh.images.formats import ORIENTATION, open_picture
 from ddh.index.collection import bytes_digest
 
@@ -37,6 +38,7 @@ TURNS = 8  # 4 turns, and the mirror images of each
 CODE_BYTES = 8
 _FREQUENCIES = 8
 _BORDER, _BORDER_SHARE = 10, 0.25  # grey levels within a border; its largest width
+_COLOUR, _COLOURED = 16, 0.001  # levels that channels of colour differ by; its least share
 
 Bits = NDArray[np.uint8]
 Floats = NDArray[np.float32]
@@ -72,14 +74,17 @@ def fingerprint(path: Path, limits: Limits = DEFAULT_LIMITS) -> Fingerprint | Sk
                 raise UnreadableImage(str(path), f"the file has {state.st_size:,} bytes")
             content = file.read()
         image = decode(content, name=str(path), limits=limits, at_least=DECODED)
-        width, height, kind = _header(content)
+        header = _header(content)
     except UnreadableImage as error:
         return Skipped(path, error.reason)
     except OSError as error:
         return Skipped(path, f"cannot be opened: {error.strerror or error}")
-    digest = bytes_digest(content)
-    picture = Picture(path, width, height, len(content), state.st_mtime_ns, digest, kind)
-    grey = small_grey(np.asarray(image), SIDE)
+    pixels = np.asarray(image)
+    picture = Picture(
+        path, header.width, header.height, len(content), state.st_mtime_ns, bytes_digest(content),
+        header.format, _has_colour(pixels), header.has_camera,
+    )  # fmt: skip
+    grey = small_grey(pixels, SIDE)
     box = content_box(grey)
     codes = [perceptual_code(grey)]
     if box != (0.0, 0.0, 1.0, 1.0):
@@ -87,17 +92,33 @@ def fingerprint(path: Path, limits: Limits = DEFAULT_LIMITS) -> Fingerprint | Sk
     return Fingerprint(picture, np.stack(codes), *local_features(grey), box)
 
 
-def _header(content: bytes) -> tuple[int, int, str]:
-    """Full size as seen upright, and the format: decoding may have reduced a JPEG."""
+class _Header(NamedTuple):
+    """Full size as seen upright: decoding may have reduced a JPEG. And what else a header says."""
+
+    width: int
+    height: int
+    format: str
+    has_camera: bool
+
+
+def _header(content: bytes) -> _Header:
     with open_picture(io.BytesIO(content), math.inf) as image:
         width, height = image.size
+        has_camera = False
         try:
-            across = image.getexif().get(ORIENTATION, 1) in (5, 6, 7, 8)
+            exif = image.getexif()
+            if exif.get(ORIENTATION) in TURNED:
+                width, height = height, width
+            has_camera = bool(exif.get(MAKE) or exif.get(MODEL) or exif.get_ifd(EXIF).get(TAKEN))
         except Exception:  # damaged metadata does not spoil good pixels
-            across = False
-        return (
-            (height, width, image.format or "") if across else (width, height, image.format or "")
-        )
+            pass
+        return _Header(width, height, image.format or "", has_camera)
+
+
+def _has_colour(pixels: NDArray[np.uint8]) -> bool:
+    channels = pixels[::4, ::4].transpose(2, 0, 1).copy()
+    spread = channels.max(axis=0) - channels.min(axis=0)
+    return bool(np.count_nonzero(spread > _COLOUR) > _COLOURED * spread.size)
 
 
 def small_grey(pixels: NDArray[np.uint8], side: int) -> NDArray[np.uint8]:

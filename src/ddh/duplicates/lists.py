@@ -14,6 +14,7 @@ from ddh._core.errors import InputError
 from ddh._core.progress import track
 from ddh.duplicates.actions import Removal
 from ddh.duplicates.finding import find_duplicates
+from ddh.duplicates.keeping import DEFAULT_KEEP
 from ddh.duplicates.results import Picture, Skipped
 from ddh.images.decoding import unprintable
 
@@ -82,9 +83,12 @@ def _compare(pair: Pair, together: dict[Path, Removal]) -> Removal | str:
 
 def _holding(keep: Path, paths: list[Path]) -> dict[Path, Removal]:
     """The files that are duplicates of the kept one, by their paths."""
-    holding = {}
+    holding: dict[Path, Removal] = {}
     files = [path for path in (keep, *paths) if path.is_file()]
-    for group in find_duplicates(files) if keep.is_file() and len(files) > 1 else ():
+    if not keep.is_file() or len(files) < 2:
+        return holding
+    # A pair may be kept either way, whatever the default rule says of it.
+    for group in find_duplicates(files, keep=DEFAULT_KEEP if len(paths) > 1 else "path"):
         kinds: dict[Path, tuple[Picture, str]] = {group.keep.path: (group.keep, "")}
         kinds |= {one.picture.path: (one.picture, one.kind) for one in group.members}
         if keep in kinds and (group.keep.path == keep or len(paths) == 1):

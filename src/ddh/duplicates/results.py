@@ -30,6 +30,10 @@ class Picture:
         Digest of its bytes, as `ddh.index.collection.content_digest` gives it.
     format
         Name of the format, as Pillow calls it.
+    has_colour
+        Whether it is more than shades of grey.
+    has_camera
+        Whether its EXIF names the camera, or the time when the picture was taken.
     """
 
     path: Path
@@ -39,6 +43,8 @@ class Picture:
     mtime_ns: int
     digest: str
     format: str
+    has_colour: bool = True
+    has_camera: bool = False
 
     @property
     def pixels(self) -> int:

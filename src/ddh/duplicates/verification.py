@@ -6,6 +6,7 @@ by window (as in SSIM). Windows without structure prove nothing and are not coun
 differs nowhere by more than compression does, or only by text or a watermark on one of the two.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +15,12 @@ from numpy.typing import NDArray
 
 from ddh.duplicates.candidates import Matrix, frame_size
 from ddh.duplicates.fingerprints import SIDE, Fingerprint, opencv
-from ddh.duplicates.results import Kind
+from ddh.duplicates.results import Kind, Picture
 from ddh.images import decode
+from ddh.images.decoding import reduction
 
 LOADED = 256  # pixels of the longer side of the pictures that are compared
+DECODED = LOADED * 3 // 4  # pixels of the shorter side that a large JPEG is decoded to, at least
 COMPARED, LEAST_COMPARED = 160, 96  # pixels of the longer side of the common part
 FINE = 192  # the same where it may carry text
 WINDOW = 9
@@ -54,6 +57,7 @@ class Verdict:
     score: float
     similar: bool = True
     is_cleaner: bool = False  # whether text or a watermark lies on the first, not on the second
+    sharpness: float = 1.0  # of the second, where that of the first is 1; text counts for none
 
 
 UNLIKE = Verdict(False, "cropped", 0.0, similar=False)
@@ -65,17 +69,38 @@ class Loaded:
 
     pixels: NDArray[np.uint8]
     scale: float  # from the frame of the features to these pixels
+    sharpness: float
 
 
 def load(one: Fingerprint) -> Loaded:
     """The pixels that `compare` needs."""
     cv2 = opencv()
-    pixels = np.asarray(decode(one.picture.path, at_least=LOADED * 3 // 4))
+    pixels = np.asarray(decode(one.picture.path, at_least=DECODED))
+    sharpness = _sharpness(pixels, one.picture)
     longer = max(pixels.shape[:2])
     if longer > LOADED:
         size = tuple(max(1, round(side * LOADED / longer)) for side in pixels.shape[1::-1])
         pixels = cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
-    return Loaded(np.ascontiguousarray(pixels), max(pixels.shape[:2]) / SIDE)
+    return Loaded(np.ascontiguousarray(pixels), max(pixels.shape[:2]) / SIDE, sharpness)
+
+
+def _sharpness(pixels: NDArray[np.uint8], picture: Picture) -> float:
+    """Fine detail relative to coarser detail, which contrast does not change.
+
+    Measured at the scale that a JPEG of this size is decoded at, without the corners that a turn
+    leaves.
+    """
+    cv2 = opencv()
+    grey = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)
+    scale = reduction((picture.width, picture.height), DECODED)
+    size = math.ceil(picture.width / scale), math.ceil(picture.height / scale)
+    if grey.shape[::-1] != size:
+        grey = cv2.resize(grey, size, interpolation=cv2.INTER_AREA)
+    height, width = grey.shape
+    grey = grey[height // 16 : height - height // 16, width // 16 : width - width // 16]
+    fine, coarse = (cv2.GaussianBlur(grey, (0, 0), sigma) for sigma in (1, 3))
+    noise = 0.25 * math.sqrt(grey.size)
+    return float((cv2.norm(grey, fine) + noise) / (cv2.norm(fine, coarse) + noise))
 
 
 def compare(
@@ -125,7 +150,8 @@ def _compare(
         duplicate = contained and agreement.same >= SAME and _nearly_equal(first, second, mask)
     view = first, second, mask
     kind = _kind(a, b, matrix, shares, frames, agreement, view) if duplicate else UNLIKE.kind
-    return Verdict(duplicate, kind, score, similar=score >= ALIKE, is_cleaner=cleaner > 0)
+    sharpness = 1.0 if kind == "overlaid" else pixels[1].sharpness / pixels[0].sharpness
+    return Verdict(duplicate, kind, score, score >= ALIKE, cleaner > 0, sharpness)
 
 
 # -- laying one picture on the other ---------------------------------------------------------------

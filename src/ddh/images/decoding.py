@@ -187,10 +187,15 @@ def _check_pixels(image: Image.Image, name: str, limits: Limits, times: float = 
         )
 
 
+def reduction(size: tuple[int, int], at_least: int) -> int:
+    """How many times smaller `decode` makes a JPEG of this size."""
+    times = min(size) / at_least
+    return next((scale for scale, larger in REDUCTIONS if times >= larger), 1)
+
+
 def _reduce(image: Image.Image, at_least: int) -> None:
     """Have a JPEG decoded at a smaller scale; other formats know no such thing."""
-    times = min(image.size) / at_least
-    scale = next((scale for scale, larger in REDUCTIONS if times >= larger), 1)
+    scale = reduction(image.size, at_least)
     if scale > 1:
         image.draft(None, (image.width // scale, image.height // scale))
 
