@@ -201,6 +201,27 @@ def test_neither_goes_where_each_has_what_the_other_lacks(tmp_path):
     assert verify([Pair(colour, grey), Pair(grey, colour)])[1] == []  # somebody has chosen
 
 
+@pytest.mark.parametrize("ending", [".gif", ".webp", ".png", ".tif"])
+def test_a_file_with_several_frames_is_no_duplicate_of_its_first(tmp_path, ending):
+    first, *others = map(photograph, (1, 2, 3))
+    first.save(tmp_path / f"moving{ending}", save_all=True, append_images=others)
+    shutil.copy(tmp_path / f"moving{ending}", tmp_path / f"again{ending}")
+    first.save(tmp_path / "still.png")
+    found = find_duplicates(tmp_path)
+    assert [[member.kind for member in group.members] for group in found] == [["identical"]]
+    assert "still" not in {found.groups[0].keep.path.stem, found.removable[0].picture.path.stem}
+    assert len(found.similar) == 1
+
+
+def test_the_second_picture_of_a_phone_is_no_frame(tmp_path):
+    """A gain map, or the depth: a file in the Multi-Picture Format shows one picture."""
+    first, *others = map(photograph, (1, 2, 3))
+    first.save(tmp_path / "phone.jpg", "MPO", save_all=True, append_images=others, quality=95)
+    assert Image.open(tmp_path / "phone.jpg").n_frames == 3
+    first.save(tmp_path / "sent.jpg", quality=60)
+    assert only_pair(tmp_path).keep.path.stem == "phone"
+
+
 def test_flat_pictures_are_not_all_the_same(tmp_path):
     for level in (40, 120, 200):
         Image.new("RGB", (64, 64), (level, level, 90)).save(tmp_path / f"{level}.png")

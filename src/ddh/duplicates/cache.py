@@ -105,7 +105,7 @@ def _pack(one: Fingerprint) -> tuple[bytes, str, bytes]:
     picture = one.picture
     head = {
         "picture": [picture.width, picture.height, picture.bytes, picture.mtime_ns, picture.digest,
-                    picture.format, picture.has_colour, picture.has_camera],
+                    picture.format, picture.has_colour, picture.has_camera, picture.is_animated],
         "box": one.box, "codes": len(one.codes), "points": len(one.points),
     }  # fmt: skip
     points = one.points.astype("<f4")

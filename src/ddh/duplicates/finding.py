@@ -5,7 +5,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -289,7 +289,11 @@ class _Stars:
             pixels = self._load(kept), self._load(link.other)
         except InputError:  # changed or gone since it was read
             return UNLIKE, None
-        return compare(self._prints[kept], self._prints[link.other], matrix, pixels), matrix
+        first, second = self._prints[kept], self._prints[link.other]
+        verdict = compare(first, second, matrix, pixels)
+        if first.picture.is_animated or second.picture.is_animated:  # only first frames are seen
+            verdict = replace(verdict, duplicate=False)
+        return verdict, matrix
 
 
 def _with_copies(

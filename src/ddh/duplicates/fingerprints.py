@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from ddh._core.errors import optional
 from ddh.duplicates.results import Picture, Skipped
@@ -39,6 +40,8 @@ CODE_BYTES = 8
 _FREQUENCIES = 8
 _BORDER, _BORDER_SHARE = 10, 0.25  # grey levels within a border; its largest width
 _COLOUR, _COLOURED = 16, 0.001  # levels that channels of colour differ by; its least share
+# Phones store depth, a gain map or a second lens beside the one picture that is shown.
+_STILLS = frozenset({"HEIF", "MPO"})
 
 Bits = NDArray[np.uint8]
 Floats = NDArray[np.float32]
@@ -82,7 +85,7 @@ def fingerprint(path: Path, limits: Limits = DEFAULT_LIMITS) -> Fingerprint | Sk
     pixels = np.asarray(image)
     picture = Picture(
         path, header.width, header.height, len(content), state.st_mtime_ns, bytes_digest(content),
-        header.format, _has_colour(pixels), header.has_camera,
+        header.format, _has_colour(pixels), header.has_camera, header.is_animated,
     )  # fmt: skip
     grey = small_grey(pixels, SIDE)
     box = content_box(grey)
@@ -99,6 +102,7 @@ class _Header(NamedTuple):
     height: int
     format: str
     has_camera: bool
+    is_animated: bool
 
 
 def _header(content: bytes) -> _Header:
@@ -112,7 +116,15 @@ def _header(content: bytes) -> _Header:
             has_camera = bool(exif.get(MAKE) or exif.get(MODEL) or exif.get_ifd(EXIF).get(TAKEN))
         except Exception:  # damaged metadata does not spoil good pixels
             pass
-        return _Header(width, height, image.format or "", has_camera)
+        kind = image.format or ""
+        return _Header(width, height, kind, has_camera, kind not in _STILLS and _is_animated(image))
+
+
+def _is_animated(image: Image.Image) -> bool:
+    try:
+        return bool(getattr(image, "is_animated", False))
+    except Exception:  # something damaged comes after the first frame
+        return True
 
 
 def _has_colour(pixels: NDArray[np.uint8]) -> bool:

@@ -34,6 +34,8 @@ class Picture:
         Whether it is more than shades of grey.
     has_camera
         Whether its EXIF names the camera, or the time when the picture was taken.
+    is_animated
+        Whether the file has several frames or pages.
     """
 
     path: Path
@@ -45,6 +47,7 @@ class Picture:
     format: str
     has_colour: bool = True
     has_camera: bool = False
+    is_animated: bool = False
 
     @property
     def pixels(self) -> int:
