@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from ddh._core.errors import InputError
+from ddh.duplicates.finding import list_files
 from ddh.images import (
     ImageArray,
     ImageFiles,
@@ -64,10 +65,13 @@ def test_loops_of_links_end_and_real_places_win(tmp_path):
 def test_dangling_link_is_listed_and_refused_when_read(tmp_path):
     write(tmp_path / "a.png")
     (tmp_path / "b.png").symlink_to(tmp_path / "gone.png")
+    (tmp_path / "loop.png").symlink_to(tmp_path / "loop.png")
     folder = ImageFolder(tmp_path)
-    assert folder.names == ("a.png", "b.png")
-    with pytest.raises(UnreadableImage, match="No such file"):
-        folder.read(1)
+    assert folder.names == ("a.png", "b.png", "loop.png")
+    for number, reason in ((1, "No such file"), (2, "Too many levels of symbolic links")):
+        with pytest.raises(UnreadableImage, match=reason):
+            folder.read(number)
+    assert list(list_files(tmp_path)) == list(folder.paths)
 
 
 def test_pipes_and_sockets_are_counted_and_never_opened(tmp_path, monkeypatch):

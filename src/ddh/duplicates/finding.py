@@ -123,12 +123,12 @@ def list_files(images: PathLike | Iterable[PathLike]) -> Iterator[Path]:
     roots = [images] if isinstance(images, str | os.PathLike) else list(images)
     if not roots:
         raise InputError("no folders and no files were given")
-    seen: set[Path] = set()
+    seen: set[str] = set()
     for root in map(Path, roots):
         if not root.exists():
             raise InputError(f"{printable(root)} does not exist: give folders or images")
         for path in ImageFolder(root).paths if root.is_dir() else [root]:
-            real = path.resolve()
+            real = os.path.realpath(path)
             if real not in seen:
                 seen.add(real)
                 yield path

@@ -141,18 +141,25 @@ def picture_files(folder: Path, ignored: Counter[str] | None = None) -> Iterator
             warnings.warn(message, DDHWarning, stacklevel=2)
             continue
         for entry in entries:
-            if entry.name.startswith("."):
-                if ignored is not None:
-                    ignored["hidden"] += 1
-            elif entry.is_dir():
-                (linked if entry.is_symlink() else pending).append(Path(entry.path))
-            elif not entry.is_file() and Path(entry.path).exists():
-                if ignored is not None:
-                    ignored["pipe or device"] += 1
-            elif is_picture(Path(entry.path)):
-                yield Path(entry.path)
+            path, kind = Path(entry.path), _kind(entry)
+            if kind == "folder":
+                (linked if entry.is_symlink() else pending).append(path)
+            elif kind == "file" and is_picture(path):
+                yield path
             elif ignored is not None:
-                ignored[Path(entry.name).suffix.lower()] += 1
+                ignored[path.suffix.lower() if kind == "file" else kind] += 1
+
+
+def _kind(entry: os.DirEntry[str]) -> str:
+    """What is there; a link that leads nowhere is a file, so that its reader names it."""
+    if entry.name.startswith("."):
+        return "hidden"
+    try:
+        if entry.is_dir():
+            return "folder"
+        return "file" if entry.is_file() or not Path(entry.path).exists() else "pipe or device"
+    except OSError:  # a link to itself
+        return "file"
 
 
 def has_pictures(folder: Path) -> bool:

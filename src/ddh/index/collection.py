@@ -128,7 +128,7 @@ class Collection:
 
     def key(self, file: Path) -> str | None:
         """The key that a file has or would have, None where it lies outside of every root."""
-        found = self.roots.above(file.resolve())
+        found = self.roots.above(Path(os.path.realpath(file)))  # a link may lead to itself
         return None if found is None else found[0].key(found[1])
 
     def absent_roots(self) -> dict[Path, int]:
@@ -307,7 +307,8 @@ class Collection:
                     raise InputError("as text, its name is that of another file")
                 state = path.stat()
             except (InputError, OSError) as error:
-                found.unusable.append({"name": key, "reason": str(error)})
+                reason = getattr(error, "strerror", None) or str(error)
+                found.unusable.append({"name": key, "reason": reason})
                 continue
             yield PictureFile(key, path, FileStamp(state.st_mtime_ns, state.st_size))
 
