@@ -265,10 +265,13 @@ def test_a_folder_is_forgotten(home):
     for name in ("nowhere", "", home):
         with pytest.raises(InputError, match=r"not a folder that was added.*/photos, .*/phone"):
             CliRunner().invoke(cli, ["index", "forget", str(name)], catch_exceptions=False)
+    assert f"folder: {home / 'phone'} (not there)\n" in text("index", "info")
     done = run("index", "forget", home / "phone")
     assert (done["folder"], done["removed"], done["rows"]) == (str(home / "phone"), 1, 1)
     assert run("add")["absent"] == {}
     assert keys() == {"photos/a.jpg"}
+    folder = {"path": str(home / "photos"), "label": "photos", "is_there": True}
+    assert run("index", "info")["folders"] == [folder]
     assert "Removed 1 rows; 0 are left" in text("index", "forget", "photos")
     assert pictures[0].exists()
     with pytest.raises(InputError, match="has no folders yet"):

@@ -335,16 +335,24 @@ def forget(folder: str, location: str, as_json: bool) -> None:
 @index_option
 @json_option
 def info(location: str, as_json: bool) -> None:
-    """Tell what an index holds: rows, bits, model, size.
+    """Tell what an index holds: rows, bits, model, size, folders.
 
     \b
     ddh index info --index photos.index
     """
     with open_collection(location, None) as collection:
         document = asdict(collection.index.info())
+        document["folders"] = [
+            {"path": escaped(root.path), "label": root.label, "is_there": root.is_there}
+            for root in collection.roots
+        ]
     head = f"{location}: {document['rows']:,} rows of {document['bits']} bits"
-    rest = {key: value for key, value in document.items() if key not in ("rows", "bits", "engine")}
-    emit(document, f"{head} ({document['engine']})\n{as_text(rest, '  ')}", as_json)
+    said = ("rows", "bits", "engine", "folders")
+    rest = {key: value for key, value in document.items() if key not in said}
+    lines = [f"{head} ({document['engine']})", as_text(rest, "  ")]
+    for each in document["folders"]:
+        lines.append(f"  folder: {each['path']}{'' if each['is_there'] else ' (not there)'}")
+    emit(document, "\n".join(lines), as_json)
 
 
 @index.command()
