@@ -1,5 +1,6 @@
 """The folder of a run: ours alone is deleted, nothing stale is used, damage is said."""
 
+import json
 import random
 from contextlib import suppress
 
@@ -188,7 +189,7 @@ class TestSeed:
     def test_a_resumed_run_has_the_seed_of_the_interrupted_one(self, X, tmp_path, monkeypatch):
         model = ddh.DDH(**FAST, random_state=None)
         interrupted(model, X, tmp_path, monkeypatch)
-        drawn = model.seed_
+        drawn = json.loads((tmp_path / NAME / MARKER).read_bytes())["seed"]
         assert model.fit(X, checkpoint_dir=tmp_path, resume=True).seed_ == drawn
 
     def test_processes_of_one_run_agree(self, monkeypatch):
