@@ -16,6 +16,8 @@ ODD_KEYS = [
     "a?b=c&d#e",
     "-",
     "a\\b",
+    "line\nbreak",
+    "\n",
 ]
 
 

@@ -117,7 +117,7 @@ async def timeline(service: ServiceOf, selection: SelectionOf) -> dict[str, Any]
     return {"months": await service.in_thread("catalog", count)}
 
 
-@router.get("/details/{key:path}", response_model=models.Details, tags=["items"])
+@router.get("/details/{key:text}", response_model=models.Details, tags=["items"])
 async def picture_details(service: ServiceOf, key: str) -> dict[str, Any]:
     """What the file of a picture says: size, date, camera, place; and its tags."""
 
@@ -156,7 +156,7 @@ async def save_search(service: WritableService, wanted: SavedSearch) -> dict[str
     return {"searches": await service.in_thread("write", save)}
 
 
-@router.post("/files/{action}/{key:path}", status_code=204, tags=["this machine"])
+@router.post("/files/{action}/{key:text}", status_code=204, tags=["this machine"])
 async def show(service: LocalService, action: Literal["open", "reveal"], key: str) -> None:
     """Open a picture's file on the machine of the service, or show it in the file manager."""
 

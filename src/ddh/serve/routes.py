@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from pydantic import ValidationError
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -41,6 +42,14 @@ WATCH_SECONDS = 0.1  # until it is watched whether a client that waits is still 
 
 Result = TypeVar("Result")
 
+
+class TextConvertor(PathConvertor):
+    """A key in an address: unlike a path, it may hold line breaks."""
+
+    regex = "(?s:.*)"
+
+
+register_url_convertor("text", TextConvertor())
 router = APIRouter()
 
 
@@ -178,7 +187,7 @@ def items(
     }
 
 
-@router.get("/items/{key:path}", response_model=models.Item, tags=["items"])
+@router.get("/items/{key:text}", response_model=models.Item, tags=["items"])
 def item(service: ServiceOf, key: str) -> dict[str, Any]:
     """One row."""
     return service.pictures.item(find_row(service, key))
@@ -219,13 +228,13 @@ async def add(service: WritableService, request: Request) -> dict[str, Any]:
     return await service.in_thread("write", write)
 
 
-@router.delete("/items/{key:path}", status_code=204, tags=["items"])
+@router.delete("/items/{key:text}", status_code=204, tags=["items"])
 async def remove(service: WritableService, key: str) -> None:
     """Remove a row, never a file."""
     await service.in_thread("write", partial(service.rows.remove, check_text(key, "a key")))
 
 
-@router.get("/thumbnails/{key:path}", response_class=Jpeg, tags=["pictures"])
+@router.get("/thumbnails/{key:text}", response_class=Jpeg, tags=["pictures"])
 async def thumbnail(
     service: ServiceOf,
     key: str,
@@ -236,7 +245,7 @@ async def thumbnail(
     return await _picture(service, key, int(size), if_none_match)
 
 
-@router.get("/pictures/{key:path}", response_class=Jpeg, tags=["pictures"])
+@router.get("/pictures/{key:text}", response_class=Jpeg, tags=["pictures"])
 async def picture(service: ServiceOf, key: str, if_none_match: IfNoneMatch = "") -> Response:
     """The picture of a row, at most 1600 pixels wide and high; never the file itself."""
     return await _picture(service, key, LARGE, if_none_match)
