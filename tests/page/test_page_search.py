@@ -86,25 +86,32 @@ def test_an_uploaded_picture_is_read_anew_when_the_codes_are_of_another_model(
     assert asked == [page.request.get(f"{address}health").json()["model_id"], "picture"]
 
 
-@pytest.mark.parametrize(("way", "view"), [("paste", "Search"), ("drop", "Jobs")])
-def test_paste_and_drop_anywhere(page, collected, way, view):
+@pytest.mark.parametrize(
+    ("way", "view", "name", "type"),
+    [
+        ("paste", "Search", "five.png", "image/png"),
+        ("drop", "Jobs", "five.png", "image/png"),
+        ("drop", "Search", "IMG_5.HEIC", ""),  # browsers do not know the type of all pictures
+    ],
+)
+def test_paste_and_drop_anywhere(page, collected, way, view, name, type):
     page.locator(".tabs").get_by_role("link", name=view).click()
     picture = base64.b64encode((collected.root / collected.keys[5]).read_bytes()).decode()
     page.evaluate(
-        """([way, picture]) => {
+        """([way, picture, name, type]) => {
           const bytes = Uint8Array.from(atob(picture), (c) => c.charCodeAt(0));
           const data = new DataTransfer();
-          data.items.add(new File([bytes], "five.png", { type: "image/png" }));
+          data.items.add(new File([bytes], name, { type }));
           const options = { bubbles: true, cancelable: true };
           const event = way === "paste"
             ? new ClipboardEvent("paste", { ...options, clipboardData: data })
             : new DragEvent("drop", { ...options, dataTransfer: data });
           document.body.dispatchEvent(event);
         }""",
-        [way, picture],
+        [way, picture, name, type],
     )
     wait_for_search(page)
-    expect(page.locator(".query-name")).to_have_text("five.png")
+    expect(page.locator(".query-name")).to_have_text(name)
     assert distances(page)[0] == 0
 
 

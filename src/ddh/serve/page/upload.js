@@ -6,7 +6,8 @@ const dropHint = h("div", { class: "veil", hidden: true, "aria-hidden": "true" }
   h("div", {}, icon("picture"), h("p", {}, "Drop the picture to search with it")));
 
 const carriesFiles = (event) => event.dataTransfer?.types.includes("Files");
-export const isPicture = (file) => file.type.startsWith("image/");
+/** Whether a file may be a picture; browsers know no type of some formats (IMG_1.HEIC), which the service judges. @param {File} file */
+export const isPicture = (file) => file.type.startsWith("image/") || (!file.type && /\.\w+$/.test(file.name));
 
 /**
  * Listen on the whole page: onFile is given the first picture, onText pasted text.
