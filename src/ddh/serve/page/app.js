@@ -149,7 +149,7 @@ function askForToken() {
     h("p", { class: "muted" }, "The one the service was started with: ", h("code", {}, "--token"), " or ", h("code", {}, "DDH_TOKEN"), "."),
     h("label", { for: "token" }, "Token"), input, wrong, h("button", { class: "primary" }, "Open"));
   const dialog = h("dialog", { class: "token", "aria-labelledby": "token-title" }, form);
-  dialog.addEventListener("cancel", (event) => event.preventDefault());
+  dialog.addEventListener("close", () => dialog.showModal()); // nothing can be seen without it
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     try {
