@@ -23,7 +23,11 @@ dialog.append(viewer.element, facts);
 /** What the dialog may offer depends on the service. @param {App} own */
 export const useApp = (own) => { app = own; };
 
-dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
+dialog.addEventListener("click", (event) => {
+  const target = /** @type {Element} */ (event.target);
+  const leads = target.closest("a")?.getAttribute("href");
+  if (target === dialog || leads === location.hash) dialog.close(); // what the link leads to is behind the dialog
+});
 dialog.addEventListener("close", () => {
   if (document.fullscreenElement) document.exitFullscreen();
   shown?.closed?.(shown.index);

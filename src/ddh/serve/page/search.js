@@ -212,6 +212,7 @@ export class SearchView {
 
   advice() {
     if (readFilters(this.parameters).radius) return "Widen the radius, or take a filter away.";
+    this.selection.show(); // it says how many all are
     return this.parameters.q ? "No name, folder, date or tag holds all of these words." : "No picture fits these filters.";
   }
 
