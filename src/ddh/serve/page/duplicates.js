@@ -104,13 +104,14 @@ export class DuplicatesView {
     const similar = this.parameters.show === "similar";
     const found = Object.values(state.kinds).reduce((sum, n) => sum + n, 0);
     this.status.textContent = state.finished === null || !state.total ? "" : similar ? count(state.total, "pair")
+      : this.parameters.kind ? count(state.total, "group")
       : `${count(state.total, "group")} · ${count(found, "picture")} could go (${bytesText(state.bytes)})`;
     this.tools.hidden = state.finished === null;
     this.tickButton.hidden = similar || !this.shown.length;
     this.showLists(state, similar);
     this.showKinds(state.kinds);
     this.showUndo(state);
-    this.showNotices(state, similar);
+    this.showNotices(state, similar, found);
     clearTimeout(this.timer);
     if (state.state === "running") this.timer = setTimeout(() => this.poll(), POLL);
   }
@@ -125,14 +126,16 @@ export class DuplicatesView {
 
   /** @param {Record<string, number>} kinds */
   showKinds(kinds) {
+    const { kind: chosen, show } = this.parameters;
+    if (chosen) kinds = { ...kinds, [chosen]: kinds[chosen] ?? 0 }; // also where none are left
     const options = Object.entries(kinds).map(([kind, n]) => h("option", { value: kind }, `${kindText(kind)} (${n.toLocaleString()})`));
     this.kind.replaceChildren(h("option", { value: "" }, "any"), ...options);
-    this.kind.value = this.parameters.kind ?? "";
-    /** @type {HTMLElement} */ (this.kind.parentElement).hidden = options.length < 2 || this.parameters.show === "similar";
+    this.kind.value = chosen ?? "";
+    /** @type {HTMLElement} */ (this.kind.parentElement).hidden = options.length < 2 || show === "similar";
   }
 
-  /** @param {DuplicatesState} state @param {boolean} similar */
-  showNotices(state, similar) {
+  /** @param {DuplicatesState} state @param {boolean} similar @param {number} found pictures of any kind */
+  showNotices(state, similar, found) {
     const { rows, pictures } = this.app.health;
     this.again.hidden = state.state === "running";
     if (state.state === "running") this.showProgress(state);
@@ -144,7 +147,7 @@ export class DuplicatesView {
         h("p", {}, `All ${count(rows, "picture")} are read once and compared: copies, and versions that were resized, recompressed, turned, cropped or marked. Each pair is proved on its pixels.`),
         h("p", { class: "muted" }, "Nothing is changed. The result is remembered."), this.startButton("Find duplicates")));
     } else if (!this.shown.length) {
-      this.notices.replaceChildren(notice(similar ? "Nothing that is only alike" : "No duplicates",
+      this.notices.replaceChildren(notice(similar ? "Nothing that is only alike" : found ? "None of this kind" : "No duplicates",
         h("p", {}, `${count(state.compared, "picture")} were compared.`)));
     } else if (state.outdated) {
       this.notices.replaceChildren(h("div", { class: "note" }, h("p", {}, "The collection has changed since these were found.")));
