@@ -143,7 +143,7 @@ type Source = (offset: number, limit: number, signal: AbortSignal) => Promise<Re
 
 interface View { element: HTMLElement; show(parameters: ViewParameters): void; hide(): void }
 
-interface App { health: Health; reload(): Promise<boolean>; refresh(): Promise<void>; notesChanged(): void; setTitle(text: string): void }
+interface App { health: Health; reload(): Promise<boolean>; refresh(): Promise<void>; filesChanged(): void; notesChanged(): void; setTitle(text: string): void }
 
 type Attributes = Record<string, unknown>;
 type Child = Node | string | null | undefined | Child[];

@@ -164,6 +164,34 @@ def test_the_trash_and_undo(shown, shared):
     assert list((desk.folder / "data" / "Trash" / "files").iterdir()) == []
 
 
+def test_lists_know_of_pictures_in_the_trash(page, desk):
+    copies = f"{desk.address}#/search?folder=backup"
+    page.goto(copies)
+    expect(page.locator(".grid .card:not(.placeholder)")).to_have_count(6)
+    page.goto(f"{desk.address}#/duplicates")
+    page.get_by_role("button", name="Tick all but the kept").click()
+    page.get_by_role("button", name="Move to the trash").click()
+    expect(page.locator(".news")).to_contain_text("6 pictures moved to the trash")
+    page.goto(copies)
+    expect(page.locator(".card.missing")).to_have_count(6)
+    page.goto(f"{desk.address}#/duplicates")
+    page.locator(".news").get_by_role("button", name="Undo").click()
+    expect(page.locator(".group")).to_have_count(COPIED)
+    page.goto(copies)
+    expect(page.locator(".card.missing")).to_have_count(0)
+
+
+def test_a_kind_without_pictures_is_not_taken_for_all(shared, open_page):
+    page = search(open_page(f"{shared.address}#/duplicates"))
+    page.goto(f"{shared.address}#/duplicates?kind=resized")
+    expect(page.get_by_role("heading", name="None of this kind")).to_be_visible()
+    kinds = page.get_by_label("Kind")
+    expect(kinds).to_have_value("resized")
+    kinds.select_option("identical")
+    expect(page.locator(".group")).to_have_count(COPIED)
+    expect(page.locator(".duplicates .status")).to_have_text("5 groups")  # not what all kinds are
+
+
 def test_all_to_a_folder_and_back(page, desk):
     page.get_by_role("button", name="Tick all but the kept").click()
     assert page.locator(".ticked").count() == 6

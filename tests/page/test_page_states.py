@@ -162,6 +162,33 @@ def test_empty_index_says_what_to_do_and_fills_itself(open_page, collected, own_
         page.close()
 
 
+def test_rows_that_others_have_added_are_shown(open_page, collected, own_folders, tmp_path):
+    location = tmp_path / "new.index"
+    with ddh.index.open(collected.index) as full:
+        rows = full.get_many(collected.keys[:9])
+    keys, codes = [row.key for row in rows], np.stack([row.code for row in rows])
+    with (
+        ddh.index.open(location, bits=BITS) as index,
+        serving(location, environment=own_folders) as address,
+    ):
+        index.add(keys[:5], codes[:5])
+        page = open_page(address)
+        expect(page.locator(CARDS)).to_have_count(5)
+        index.add(keys[5:7], codes[5:7])
+        page.get_by_role("link", name="Jobs").click()  # asks how many there are
+        expect(page.locator("#collection")).to_contain_text("7 pictures")
+        page.get_by_role("link", name="Search", exact=True).click()
+        expect(page.locator(CARDS)).to_have_count(7)
+        page.goto(f"{address}#/search?key={keys[0].replace('/', '%2F')}")
+        page.reload()
+        expect(page.locator(CARDS)).to_have_count(7)
+        index.add(keys[7:], codes[7:])
+        page.get_by_role("link", name="Search", exact=True).click()
+        expect(page.locator(CARDS)).to_have_count(9)
+        expect(page.locator("#collection")).to_contain_text("9 pictures")
+        page.close()
+
+
 def test_a_service_that_is_gone_is_said_and_found_again(open_page, address):
     page = open_page(address, gone=True)
     expect(page.locator(".card img").first).to_have_class("loaded")

@@ -54,6 +54,11 @@ const app = {
     window.asked = undefined; // what was not taken by now would be old when it is
   },
 
+  /** Files have been moved. */
+  filesChanged() {
+    /** @type {SearchView | undefined} */ (views.search)?.forget();
+  },
+
   /** Tags have changed. */
   notesChanged() {
     /** @type {SearchView | undefined} */ (views.search)?.notesChanged();

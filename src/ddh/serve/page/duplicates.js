@@ -373,6 +373,7 @@ export class DuplicatesView {
       outcome.refused.push(...answer.refused);
     }
     this.setBusy(false);
+    this.app.filesChanged();
     this.ticked.clear();
     this.lastRefused = outcome.refused;
     await this.reload();
@@ -406,6 +407,7 @@ export class DuplicatesView {
     this.say(["Restoring…"]);
     const answer = /** @type {ActionOutcome | null} */ (await this.tell("duplicates/undo", { journal }));
     if (answer === null) return;
+    this.app.filesChanged();
     this.lastRefused = answer.refused;
     await this.reload();
     this.again.focus({ preventScroll: true });

@@ -40,6 +40,7 @@ export class SearchView {
     this.outdated = false; // whether what is shown must not be kept for Back
     this.shownQuery = "";
     this.uploading = /** @type {AbortController | null} */ (null);
+    this.rows = -1; // of the collection whose lists are kept
     this.facetsOf = -1;
     this.emptyTimer = 0;
     this.timelineOf = "";
@@ -118,11 +119,13 @@ export class SearchView {
 
   /** @param {ViewParameters} parameters */
   show(parameters) {
+    const { rows, bits, writable } = this.app.health;
+    if (this.rows !== rows) this.forget();
+    this.rows = rows;
     this.leave();
     const moved = JSON.stringify({ ...this.parameters, radius: "" }) !== JSON.stringify({ ...parameters, radius: "" });
     this.parameters = parameters;
     this.address = route("search", parameters);
-    const { rows, bits, writable } = this.app.health;
     this.notices.replaceChildren();
     this.element.classList.toggle("empty", rows === 0);
     if (rows === 0) {
@@ -185,6 +188,7 @@ export class SearchView {
     return async (offset, limit, signal) => {
       if (all && offset === 0) { // at once, while the service still reads what names and dates need
         const { items, next, rows } = await fetchJson(`items${queryString({ limit })}`, { signal });
+        if (rows !== this.app.health.rows) await this.app.reload(); // somebody else has changed the collection
         return { items, total: rows, more: next !== null };
       }
       const { items, next, total, seconds } = await fetchJson(`find${queryString({ ...filters, offset, limit })}`, { signal });
@@ -208,11 +212,11 @@ export class SearchView {
     // scores are finer than the distances of the codes, which then do not rise steadily
     const order = query?.text ? "best" : (this.answer?.items[0]?.score ?? null) === null ? "nearest" : "most alike";
     this.status.textContent = `${pictures}${query ? `, ${order} first` : ""}${covered}${time}`;
+    this.selection.show(); // it says how many all are
   }
 
   advice() {
     if (readFilters(this.parameters).radius) return "Widen the radius, or take a filter away.";
-    this.selection.show(); // it says how many all are
     return this.parameters.q ? "No name, folder, date or tag holds all of these words." : "No picture fits these filters.";
   }
 
@@ -220,7 +224,7 @@ export class SearchView {
   showQuery(query, items) {
     const { key, code, text } = this.parameters;
     const { health } = this.app;
-    const identity = `${key} ${code} ${text}`;
+    const identity = `${key} ${code} ${text} ${query.code}`; // a key has another code once codes were made anew
     if (this.shownQuery === identity) return;
     this.shownQuery = identity;
     const upload = this.uploads.get(code ?? "");
@@ -271,10 +275,15 @@ export class SearchView {
     }
   }
 
-  /** Tags have changed: lists of a tag, also the one that is shown, are not what they were. */
-  notesChanged() {
+  /** No list is what it was, the one that is shown neither. */
+  forget() {
     this.lists.clear();
     this.outdated = true;
+  }
+
+  /** Tags have changed. */
+  notesChanged() {
+    this.forget();
     this.showNotes();
   }
 
