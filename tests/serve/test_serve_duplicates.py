@@ -106,6 +106,15 @@ def test_groups_are_verified_and_come_in_pages(copied):
         assert all("identical" in str(group) for group in only["groups"])
 
 
+def test_pictures_that_are_not_there_are_counted(copied):
+    (copied.photos / "again/c.png").unlink()
+    (copied.photos / "plants/00.png").write_bytes(b"no picture")
+    with copied.open() as client:
+        found = find(client)
+        assert found["skipped"] == client.get("/health").json()["rows"] - 26
+        assert found["compared"] == 26
+
+
 def test_results_are_remembered_and_known_to_be_old(copied, tmp_path):
     with copied.open(cache=tmp_path / "cache") as client:
         found = find(client)

@@ -84,12 +84,13 @@ class Duplicates:
             for row in self._index.items()
             if (file := self._file(row))
         }
-        rows = _rows_id(catalog)
+        rows, absent = _rows_id(catalog), len(self._index) - len(files)
 
         def finished(found: Found | None) -> None:
             self._failed = found is None and not self._closing
             if found is not None:
                 self._results = _by_key(found, files) | {"rows": rows}
+                self._results["skipped"] += absent
             self._process = None
             if found is not None:
                 self._remember(b"results", self._results)

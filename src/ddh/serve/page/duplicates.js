@@ -105,7 +105,7 @@ export class DuplicatesView {
     const found = Object.values(state.kinds).reduce((sum, n) => sum + n, 0);
     this.status.textContent = state.finished === null || !state.total ? "" : similar ? count(state.total, "pair")
       : this.parameters.kind ? count(state.total, "group")
-      : `${count(state.total, "group")} · ${count(found, "picture")} could go (${bytesText(state.bytes)})`;
+      : `${count(state.total, "group")} · ${count(found, "picture")} could go (${bytesText(state.bytes)})${state.skipped ? ` · ${state.skipped.toLocaleString()} could not be read` : ""}`;
     this.tools.hidden = state.finished === null;
     this.tickButton.hidden = similar || !this.shown.length;
     this.showLists(state, similar);
@@ -148,7 +148,7 @@ export class DuplicatesView {
         h("p", { class: "muted" }, "Nothing is changed. The result is remembered."), this.startButton("Find duplicates")));
     } else if (!this.shown.length) {
       this.notices.replaceChildren(notice(similar ? "Nothing that is only alike" : found ? "None of this kind" : "No duplicates",
-        h("p", {}, `${count(state.compared, "picture")} were compared.`)));
+        h("p", {}, `${count(state.compared, "picture")} were compared.${state.skipped ? ` ${count(state.skipped, "picture")} could not be read.` : ""}`)));
     } else if (state.outdated) {
       this.notices.replaceChildren(h("div", { class: "note" }, h("p", {}, "The collection has changed since these were found.")));
     } else this.notices.replaceChildren();
