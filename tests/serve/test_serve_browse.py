@@ -174,6 +174,12 @@ def test_tags_and_searches_stay_with_the_index(place):
         assert searches == [{"name": "by the sea", "address": "#/search?q=%23sea"}]
         assert client.post("/tags", json=sent).status_code == 403
         assert client.post("/searches", json=saved).status_code == 403
+    with place.open(writable=True) as client:  # a tag counts the rows that there are
+        assert client.delete(f"/items/{keys[1]}").status_code == 204
+        tags = client.get("/tags").json()["tags"]
+        assert tags == [{"name": "best-ones", "rows": 2}, {"name": "sea", "rows": 1}]
+        client.delete(f"/items/{keys[2]}")
+        assert client.get("/tags").json()["tags"] == [{"name": "best-ones", "rows": 1}]
     with ddh.index.open(place.index) as index:
         assert not any(name.startswith("page_") for name in index.info().settings)
     with place.open(writable=True) as client:

@@ -131,9 +131,15 @@ async def picture_details(service: ServiceOf, key: str) -> dict[str, Any]:
 
 @router.get("/tags", response_model=models.Tags, tags=["collection"])
 async def tags(service: ServiceOf) -> dict[str, Any]:
-    """The tags of the collection."""
-    found = await service.in_thread("notes", service.notes.tags)
-    return {"tags": [{"name": tag, "rows": len(keys)} for tag, keys in found.items()]}
+    """The tags of the collection; those of rows that are gone are kept, but not listed."""
+
+    def count() -> list[dict[str, Any]]:
+        catalog = service.catalogs.current()
+        tags = service.notes.tags() if len(catalog) else {}
+        rows = {tag: len(catalog.rows_of(keys)) for tag, keys in tags.items()}
+        return [{"name": tag, "rows": n} for tag, n in rows.items() if n]
+
+    return {"tags": await service.in_thread("catalog", count)}
 
 
 @router.post("/tags", status_code=204, tags=["collection"])
