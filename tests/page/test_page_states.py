@@ -136,6 +136,13 @@ def test_pictures_whose_files_are_gone_are_greyed(open_page, own_folders, tmp_pa
         page.close()  # before the service goes
 
 
+DROP = """() => {
+  const data = new DataTransfer();
+  data.items.add(new File(["a picture"], "a.png", { type: "image/png" }));
+  document.body.dispatchEvent(new DragEvent("drop", { bubbles: true, dataTransfer: data }));
+}"""
+
+
 def test_empty_index_says_what_to_do_and_fills_itself(open_page, collected, own_folders, tmp_path):
     location = tmp_path / "new.index"
     with (
@@ -157,8 +164,11 @@ def test_empty_index_says_what_to_do_and_fills_itself(open_page, collected, own_
         expect(page.locator(".note")).to_contain_text("--root")
         expect(page.locator(".stand-in svg").first).to_be_visible()
         expect(page.locator(".drop.closed")).to_contain_text("--model")
+        page.evaluate(DROP)
+        expect(page.locator(".toasts")).to_contain_text("No model at hand")  # and goes by itself
         page.locator(".card-link").nth(2).click()
         expect(page.locator(".query-code svg")).to_be_visible()
+        expect(page.locator("#banner")).to_be_hidden()
         page.close()
 
 

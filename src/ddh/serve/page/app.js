@@ -2,7 +2,7 @@
 
 import { fetchJson, isReported, openSession, service } from "./api.js";
 import { useApp } from "./detail.js";
-import { h, icon } from "./dom.js";
+import { h, icon, toast } from "./dom.js";
 import { isCode } from "./codes.js";
 import { current } from "./router.js";
 import { SearchView } from "./search.js";
@@ -190,7 +190,7 @@ function listen() {
   });
   listenForUploads((file) => {
     if (app.health.images) inSearch((view) => view.searchPicture(file));
-    else if (ready) showBanner("No model at hand: this service searches by key or code only.");
+    else if (ready) toast("No model at hand, so only pictures of the collection can be searched with.");
   }, (text) => { if (isCode(text, app.health.bits)) inSearch((view) => view.find(text)); });
 }
 
