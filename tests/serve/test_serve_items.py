@@ -200,3 +200,14 @@ def test_a_folder_that_cannot_be_written_is_told(place):
         assert answer.status_code == 503
         assert str(place.photos) not in answer.text
     place.photos.chmod(0o700)
+
+
+def test_an_index_that_is_away_is_a_state_that_passes(place):
+    index, away = place.folder / "p.index", place.folder / "away"
+    with place.open() as client:
+        index.rename(away)
+        for address in ("items", "find"):
+            assert client.get(f"/{address}").status_code == 503
+        away.rename(index)
+        for address in ("items", "find"):
+            assert client.get(f"/{address}").status_code == 200

@@ -277,8 +277,9 @@ class LocalIndex(Index):
             values.append(after)
         with self._store.reading():
             pass  # or an error, where the rows have other codes now
-        own = connect(Path(self.location) / ROWS_NAME)  # for one view from first to last
-        with plain_errors(Path(self.location)), closing(own) as db:
+        folder = Path(self.location)
+        # a connection of its own: one view from first to last
+        with plain_errors(folder), closing(connect(folder / ROWS_NAME)) as db:
             found = db.execute(f"SELECT {COLUMNS} FROM rows WHERE {condition} ORDER BY id", values)
             while page := found.fetchmany(FETCHED_ROWS):
                 yield from map(self._row, page)

@@ -41,8 +41,8 @@ def _status_and_message(error: Exception) -> tuple[int, str]:
         return 422, str(error)
     if isinstance(error, IndexRecoded):
         return 503, "the codes of the index have just been made anew: try again"
-    if isinstance(error, DDHError):
-        LOG.error("%s", error)
+    if isinstance(error, DDHError | OSError):  # such as files of the index that are away
+        LOG.error("%s", error, exc_info=error if isinstance(error, OSError) else None)
         return 503, "the service cannot do this now; its log says why"
     LOG.error("unexpected %s", type(error).__name__, exc_info=error)
     return 500, "something went wrong inside the service; its log says what"
