@@ -2,6 +2,7 @@
 
 import json
 import operator
+import shlex
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -329,7 +330,10 @@ def read_header(folder: Path) -> IndexHeader | None:
         raise InputError(f"{folder} is a file; a local index is a folder, choose another name")
     if not (folder / ROWS_NAME).is_file():
         if folder.is_dir() and any(folder.iterdir()):
-            raise InputError(f"{folder} is a folder with other things in it; choose another name")
+            raise InputError(
+                f"{folder} is a folder with other things in it, not an index: choose another name "
+                f"(`ddh add {shlex.quote(str(folder))}` makes pictures ready to be searched)"
+            )
         return None
     with plain_errors(folder), closing(connect(folder / ROWS_NAME)) as db:
         if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'facts'").fetchone():
