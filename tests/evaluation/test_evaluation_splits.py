@@ -106,6 +106,15 @@ def test_oxford17_asks_with_20_images_per_class():
     assert np.array_equal(split.train, split.database)
 
 
+def test_unlabelled_images_are_not_drawn_and_columns_of_classes_are_refused():
+    labels = np.tile([-1, 0, 1], 20)
+    split = per_class(labels, queries=2, training=3)
+    assert (len(split.query), len(split.train), len(split.database)) == (4, 6, 56)
+    assert (labels[np.concatenate([split.query, split.train])] >= 0).all()
+    with pytest.raises(InputError, match="0 and 1 only"):
+        per_class(np.tile([0, 1, 2], 20)[:, None], queries=2, training=3)
+
+
 def test_mistakes_are_named():
     with pytest.raises(InputError, match="there are: cifar10-10k-50k"):
         split_by_name("cifar", CIFAR)

@@ -1,6 +1,7 @@
 """Labels of images: a vector of classes, or a 0/1 matrix with one column per concept.
 
-A negative class, or a row of zeros, means unlabelled. Two images are similar if they share a label.
+A negative class, -1 among words, or a row of zeros means unlabelled. Two images are similar if they
+share a label.
 """
 
 from typing import Any
@@ -17,7 +18,7 @@ def check_labels(
     labels: ArrayLike, rows: int | None = None, what: str = "labels"
 ) -> NDArray[np.int64]:
     """Labels as int64 classes (rows,), words numbered in order, or as a 0/1 matrix."""
-    array = np.asarray(labels)
+    array = _plain(labels, what)
     if array.ndim not in (1, 2) or 0 in array.shape:
         raise InputError(
             f"{what} are a vector of classes or a 0/1 matrix, not an array of shape {array.shape}"
@@ -28,8 +29,11 @@ def check_labels(
         if not np.isin(array, (0, 1)).all():
             raise InputError("a label matrix holds 0 and 1 only, one column per concept")
         return array.astype(np.int64)
-    if array.dtype.kind in "USO":
-        return np.unique(array, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    if array.dtype.kind in "US":
+        known = array != np.array(str(UNLABELLED), array.dtype.kind)
+        numbers = np.full(len(array), UNLABELLED, np.int64)
+        numbers[known] = np.unique(array[known], return_inverse=True)[1]
+        return numbers
     if array.dtype.kind not in "iubf":
         raise InputError(f"{what} are classes or a 0/1 matrix, not {array.dtype}")
     if array.dtype.kind == "f" and not (np.isfinite(array) & (array == np.rint(array))).all():
@@ -37,6 +41,27 @@ def check_labels(
             f"{what} hold fractions, NaN or infinity; mark unlabelled images by {UNLABELLED}"
         )
     return array.astype(np.int64)
+
+
+def _plain(labels: ArrayLike, what: str) -> NDArray[Any]:
+    """Labels as an array of words or of numbers, also where pandas keeps them as objects."""
+    try:
+        array = np.asarray(labels)
+        if array.dtype != object or array.ndim == 0:
+            return array
+        values = array.ravel().tolist()
+        if all(isinstance(value, str) or str(value) == str(UNLABELLED) for value in values):
+            return array.astype(str)
+        numbers = np.array(values)
+    except ValueError as error:  # lists of different lengths
+        raise InputError(f"{what} of several words per image are given as a 0/1 matrix") from error
+    if numbers.dtype.kind not in "iubf" or numbers.shape != (array.size,):
+        odd = next(value for value in values if not isinstance(value, str))
+        raise InputError(
+            f"{what} are words or numbers, one per image, or a 0/1 matrix, and not {odd!r}; mark "
+            f"unlabelled images by {UNLABELLED}"
+        )
+    return numbers.reshape(array.shape)
 
 
 def is_labelled(labels: NDArray[Any]) -> NDArray[np.bool_]:

@@ -40,10 +40,16 @@ def _from_folders(names: Sequence[str]) -> list[list[str]]:
 
 def _from_csv(names: Sequence[str], path: Path) -> list[list[str]]:
     with path.open(newline="", encoding="utf-8") as stream:
-        table = {row[0]: row[1].split(";") for row in csv.reader(stream) if len(row) >= 2}
+        rows = [row for row in csv.reader(stream) if len(row) >= 2]
+    table = {name: _labels_in(cell) for name, cell, *_ in rows}
     missing = [name for name in names if name not in table]
     if missing:
         raise InputError(
             f"{path} has no label for {len(missing)} images, the first is {missing[0]!r}"
         )
     return [table[name] for name in names]
+
+
+def _labels_in(cell: str) -> list[str]:
+    """The labels of one image; an empty cell, or -1, has none."""
+    return [label for part in cell.split(";") if (label := part.strip()) not in ("", "-1")]

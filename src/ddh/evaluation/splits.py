@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ddh import images
 from ddh._core.errors import InputError
+from ddh._core.labels import check_labels, indicators
 from ddh.evaluation.protocol import digest
 
 
@@ -198,8 +199,8 @@ def _whole_cifar10(labels: ArrayLike) -> NDArray[Any]:
 
 
 def _members(labels: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which image (row) belongs to which class (column)."""
-    return labels.astype(bool) if labels.ndim == 2 else labels[:, None] == np.unique(labels)
+    """Which image (row) belongs to which class (column); an unlabelled one belongs to none."""
+    return indicators(check_labels(labels)).astype(bool)
 
 
 def _labelled(members: NDArray[np.bool_], share: int, seed: int) -> NDArray[np.int64]:
