@@ -130,6 +130,35 @@ def test_a_query_in_the_database_is_refused(photos):
         run("evaluate", database, database, "-m", model)
 
 
+def code_file(path, names, seed=0):
+    codes = np.random.default_rng(seed).integers(0, 256, (len(names), 2), np.uint8)
+    np.savez(path, codes=codes, bits=16, names=np.array(names), model_id="m")
+    return path
+
+
+def test_codes_that_are_on_both_sides_are_refused(tmp_path):
+    file = code_file(tmp_path / "d.npz", ["c/1.png", "e/2.png"])
+    with pytest.raises(InputError, match="the queries are also in the database"):
+        run("evaluate", file, file)
+    other = code_file(tmp_path / "q.npz", ["c/1.png", "e/2.png"], seed=1)
+    assert run("evaluate", other, file).exit_code == 0
+
+
+def test_one_line_of_a_table_is_not_for_two_images(tmp_path):
+    """Rows of a .npy file are named by their number, on both sides."""
+    files = [code_file(tmp_path / f"{seed}.npz", ["0", "1"], seed) for seed in range(2)]
+    (tmp_path / "labels.csv").write_text("0,cat\n1,dog\n")
+    with pytest.raises(InputError, match=r"2 name\(s\) stand on both sides, the first is '0'"):
+        run("evaluate", *files, "--labels", tmp_path / "labels.csv")
+
+
+def test_arrays_are_to_be_encoded_first(tmp_path):
+    np.save(tmp_path / "q.npy", np.zeros((3, 4)))
+    words = ["evaluate", tmp_path / "q.npy", tmp_path / "q.npy", "-m", tmp_path / "no model"]
+    with pytest.raises(InputError, match="encode its rows with `ddh encode`"):
+        run(*words)
+
+
 def test_misuse_is_named(photos, monkeypatch, tmp_path):
     monkeypatch.delenv("DDH_DATA", raising=False)
     queries, database, model = photos
@@ -152,3 +181,5 @@ def test_several_labels_make_a_matrix(tmp_path):
     with pytest.raises(InputError, match="in no folder that could be its class"):
         classes_of(["a.jpg"], None)
     assert classes_of(["x/1.jpg", "y/z/2.jpg", "x/3.jpg"], None).tolist() == [0, 1, 0]
+    table.write_text("a.jpg,sky; sea\nb.jpg,\nc.jpg,-1\n")
+    assert classes_of(["a.jpg", "b.jpg", "c.jpg"], table).tolist() == [[1, 1], [0, 0], [0, 0]]

@@ -98,7 +98,7 @@ def evaluate(
     elif queries is None or database is None:
         raise InputError("give QUERIES and DATABASE, or --protocol with --data and -m")
     else:
-        task = _folder_task(queries, database, model and encoder(model), labels)
+        task = _folder_task(queries, database, model and partial(encoder, model), labels)
         k = 1000 if k is None else k
     asked, searched, classes, described = task
     if asked.images is not None and searched.images is not None:
@@ -141,12 +141,28 @@ def _text(scores: dict[str, Score], codes: str, protocol: Protocol) -> str:
     return "\n".join(lines)
 
 
-def _folder_task(queries: Path, database: Path, hasher: Any, labels: Path | None) -> Task:
+def _folder_task(queries: Path, database: Path, open_model: Any, labels: Path | None) -> Task:
+    if arrays := [path for path in (queries, database) if path.suffix == ".npy"]:
+        raise InputError(
+            f"{arrays[0]} is no folder of images: encode its rows with `ddh encode` and give the "
+            "code files, without a model"
+        )
+    hasher = open_model and open_model()
     asked, searched = _side(queries, hasher), _side(database, hasher)
     if asked.model_id != searched.model_id:
         raise InputError(
             f"the codes of {queries} are of model {asked.model_id}, those of {database} of "
             f"{searched.model_id}: encode both with one model"
+        )
+    if asked.names == searched.names and np.array_equal(asked.codes, searched.codes):
+        raise InputError(
+            f"{queries} and {database} are the same codes: the queries are also in the database, "
+            "and a query must not find itself"
+        )
+    if labels is not None and (both := set(asked.names) & set(searched.names)):
+        raise InputError(
+            f"{len(both)} name(s) stand on both sides, the first is {min(both)!r}, and {labels} "
+            "has one line for both: use names that differ, or score the codes with ddh.evaluation"
         )
     classes = classes_of([*asked.names, *searched.names], labels)
     count = len(asked.names)
