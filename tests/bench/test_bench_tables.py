@@ -131,6 +131,37 @@ def test_a_second_run_measures_nothing_again(results, digits, monkeypatch):
         run("bench", "table2", *shared, "--bits", "8", "--set", "ITQ.iterations=3")
 
 
+def test_settings_that_no_method_has_are_refused(digits, tmp_path):
+    shared = [
+        "--features",
+        digits,
+        "-o",
+        tmp_path,
+        "--methods",
+        "ITQ",
+        "--bits",
+        "8",
+        "--seeds",
+        "0",
+    ]
+    for setting, message in (
+        ("IQT.iterations=3", "there is no method 'IQT'"),
+        ("ITQ.iteration=3", "ITQ has no setting 'iteration' here; it has iterations"),
+        ("ITQ.random_state=3", "ITQ has no setting 'random_state'"),
+    ):
+        with pytest.raises(InputError, match=message):
+            run("bench", "table2", *shared, "--set", setting)
+    run("bench", "table2", *shared, "--set", "itq.iterations=0")
+    (stored,) = tmp_path.rglob("ITQ-8-0*.json")
+    assert '"iterations": 0' in stored.read_text()
+
+
+def test_features_without_labels_are_refused(tmp_path):
+    np.save(tmp_path / "features.npy", np.zeros((3, 4)))
+    with pytest.raises(InputError, match=r"features\.npy is not an \.npz file of arrays"):
+        read_features(tmp_path / "features.npy")
+
+
 def test_an_interrupted_run_goes_on(digits, tmp_path, monkeypatch):
     import ddh.bench.retrieval as measure
 

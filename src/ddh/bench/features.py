@@ -59,7 +59,7 @@ def read_features(path: Path) -> FeatureSet:
     try:
         with np.load(path, allow_pickle=False) as file:
             content = {name: file[name] for name in file.files}
-    except (OSError, ValueError, BadZipFile) as error:
+    except (OSError, TypeError, ValueError, BadZipFile) as error:  # TypeError: a single array
         raise InputError(f"{path} is not an .npz file of arrays: {error}") from error
     if missing := {"features", "labels"} - content.keys():
         raise InputError(f"{path} lacks {' and '.join(sorted(missing))}")

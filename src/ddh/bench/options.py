@@ -16,6 +16,9 @@ Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
 Settings = dict[str, dict[str, Any]]
 
+# What --set changes beside the methods: the stages of `ddh bench quality`.
+WITHOUT_CLASS = ("byol", "pseudo-codes")
+
 
 def compose(*options: Decorator) -> Decorator:
     """One decorator for several options, listed in this order by --help."""
@@ -45,12 +48,32 @@ def settings_of(ctx: click.Context, option: click.Parameter, changes: tuple[str,
         method, dot, parameter = name.partition(".")
         if not (equals and dot and parameter):
             raise InputError(f"--set takes METHOD.NAME=VALUE, not {change!r}")
+        method = _method_with(method, parameter)
         try:
             value = ast.literal_eval(text)
         except (ValueError, SyntaxError):
             value = text
         settings.setdefault(method, {})[parameter] = value
     return settings
+
+
+def _method_with(name: str, parameter: str) -> str:
+    """The proper name of a method, or an error where there is none or it has no such setting."""
+    from ddh.hashers import create, method
+
+    if name in WITHOUT_CLASS:
+        return name
+    hasher, others = method(name), ("bits", "random_state")  # of --bits and --seeds
+    setting: dict[str, Any] = {parameter: None}
+    try:
+        create(name, **setting)
+        known = parameter not in others
+    except TypeError:
+        known = False
+    if not known:
+        names = ", ".join(one for one in hasher().get_params() if one not in others)
+        raise InputError(f"{hasher.__name__} has no setting {parameter!r} here; it has {names}")
+    return hasher.__name__
 
 
 output_option = click.option(
