@@ -369,6 +369,13 @@ def test_labels_are_asked_for_and_checked(name: str):
 
 
 @every_method
+@pytest.mark.parametrize("seed", [-1, 1.0, np.random.default_rng(0), np.random.RandomState(0)])
+def test_seeds_that_could_not_be_saved_are_refused(name: str, seed: object):
+    with pytest.raises(InputError, match="random_state is a whole number"):
+        new(name).set_params(random_state=seed).fit(*clusters())
+
+
+@every_method
 def test_names_as_labels_and_many_labels_a_row(name: str):
     if method(name).labels == "none":
         pytest.skip("takes no labels")

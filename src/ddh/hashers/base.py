@@ -145,13 +145,21 @@ class Hasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, A
         -------
         self
         """
-        code_bytes(self.bits)
+        self._check_code()
         features = check_features(X, least_rows=2)
         targets = self._targets(y, len(features))
         with self._unless_it_fails():
             self.n_features_in_, self._loaded_id = features.shape[1], None
             self._fit(features, targets, np.random.default_rng(self.random_state))
         return self
+
+    def _check_code(self) -> None:
+        """Refuse a length of the codes that is none, and a seed that cannot be saved."""
+        code_bytes(self.bits)
+        seed = self.random_state
+        whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool) and seed >= 0
+        if seed is not None and not whole:
+            raise InputError(f"random_state is a whole number of 0 or more, or None, not {seed!r}")
 
     @contextmanager
     def _unless_it_fails(self) -> Iterator[None]:

@@ -14,7 +14,7 @@ from ddh._core.arrays import sgn
 from ddh._core.errors import InputError, ModelError
 from ddh._core.lazy import needs_torch
 from ddh.backbones import ExportedNetwork, Network, OnnxNetwork, rebuild
-from ddh.codes import code_bytes, pack
+from ddh.codes import pack
 from ddh.hashers import storage
 from ddh.hashers.base import Floats, Hasher, as_float32, check_features
 from ddh.images import Failure, ImageSource, Preprocessing, is_images, open_images
@@ -107,7 +107,7 @@ class ImageHasher(Hasher):
         -------
         self
         """
-        code_bytes(self.bits)
+        self._check_code()
         self._check(is_images(X))
         directory = None if checkpoint_dir is None else Path(checkpoint_dir)
         folder = run_folder(directory, resume, self.random_state)
