@@ -211,6 +211,8 @@ def test_commands_that_go_on_after_an_interruption():
         "\n  ddh index add 'my photos' -i p"
     )
     assert how_to_go_on(["fit", "x", "-o", "m", "--resume"]).endswith("ddh fit x -o m --resume")
+    table = ["bench", "table2", "--data", "d"]
+    assert how_to_go_on(table).endswith("To go on:\n  ddh bench table2 --data d")
     assert (
         how_to_go_on(["search", "x"]) == how_to_go_on([]) == how_to_go_on(["index", "info"]) == ""
     )

@@ -35,6 +35,10 @@ VERBS = {
 RESUMED = {
     "add": (), "index add": (), "index refit": (), "fit": ("--resume",), "encode": ("--resume",),
     "pretrain": ("--resume",),
+    **{f"bench {name}": () for name in (
+        "table2", "table3", "table4", "table5", "table6", "fig2", "fig3", "quality", "recall",
+        "presets", "depths",
+    )},
 }  # fmt: skip
 HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
