@@ -39,6 +39,7 @@ UNSEARCHED = {TAKEN, "latitude", "longitude"}  # metadata that is no text to be 
 NO_DATE = np.iinfo(np.int64).min
 DAY = 86_400  # seconds
 EPOCH_DAY = datetime(1970, 1, 1).toordinal()
+TICK = 50_000_000  # nanoseconds: times of files are no finer, with some room
 WORTH_KEEPING = 2000  # rows; fewer are read as quickly from the index
 VERSION = b"2"  # change it when the same rows would give another catalog
 MONTHS = (
@@ -318,17 +319,23 @@ class CatalogCache:
         return self.index_state() != self._state or (self._state is None and age > BLIND_SECONDS)
 
     def index_state(self) -> object:
-        """Sizes and times of a local index's files (not of shared memory), None if unknown."""
+        """Sizes and times of a local index's files (not of shared memory), None if unknown.
+
+        A state of this very moment equals no other: another change may leave the same times.
+        """
         if self._index.engine != "local":
             return None
+        now = time.time_ns()
         try:
-            return sorted(
+            found = sorted(
                 (path.name, state.st_size, state.st_mtime_ns)
                 for path in Path(self._index.location).iterdir()
                 if not path.name.endswith("-shm") and (state := path.stat()).st_size
             )
         except OSError:
             return None
+        is_settled = all(mtime < now - TICK for *_, mtime in found)
+        return found if is_settled else [*found, now]
 
     def invalidate(self) -> None:
         """Build anew at the next use: this service has written rows itself."""
