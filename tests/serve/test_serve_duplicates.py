@@ -115,6 +115,15 @@ def test_pictures_that_are_not_there_are_counted(copied):
         assert found["compared"] == 26
 
 
+def test_a_link_to_another_picture_of_the_index_is_there(copied):
+    (copied.photos / "link.png").symlink_to(copied.photos / "plants/00.png")
+    with ddh.index.open(copied.index) as index:
+        code = index.get("plants/00.png").code
+        index.add(["link.png"], [code], paths=["link.png"])
+    with copied.open() as client:
+        assert find(client)["skipped"] == 0
+
+
 def test_results_are_remembered_and_known_to_be_old(copied, tmp_path):
     with copied.open(cache=tmp_path / "cache") as client:
         found = find(client)

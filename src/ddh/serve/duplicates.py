@@ -79,12 +79,13 @@ class Duplicates:
             )
         if self._process is not None or self._closing:
             return
-        files = {
-            str(file): (row.key, picture_name(row))
-            for row in self._index.items()
-            if (file := self._file(row))
-        }
-        rows, absent = _rows_id(catalog), len(self._index) - len(files)
+        rows, absent = _rows_id(catalog), 0
+        files: dict[str, tuple[str, str]] = {}
+        for row in self._index.items():
+            if file := self._file(row):
+                files[str(file)] = row.key, picture_name(row)
+            else:
+                absent += 1
 
         def finished(found: Found | None) -> None:
             self._failed = found is None and not self._closing
