@@ -110,13 +110,12 @@ def bring_up_to_date(
 
 def _check_folders(location: str, folders: list[Path]) -> None:
     """A new index needs pictures: nothing is written where there are none."""
-    from ddh.images import ImageFolder
-    from ddh.images.sources import has_pictures
+    from ddh.images.sources import has_pictures, require_pictures
 
     if not folders:
         raise InputError(f"there is no index at {location} yet: name folders of pictures to add")
     if not any(map(has_pictures, folders)):
-        ImageFolder(folders[0])  # says what is there instead
+        require_pictures(folders[0])
 
 
 # -- codes of the collection itself ----------------------------------------------------------------

@@ -99,11 +99,10 @@ def check_new(location: str, folder: Path | str, model: Path | None) -> None:
             f"there is no index at {location} yet, and --model is missing: give the model folder "
             "that makes its codes (from `ddh fit`), or run `ddh add`, which needs none"
         )
-    from ddh.images import ImageFolder
-    from ddh.images.sources import has_pictures
+    from ddh.images.sources import require_pictures
 
-    if isinstance(folder, Path) and not has_pictures(folder):
-        ImageFolder(folder)  # says what is there instead
+    if isinstance(folder, Path):
+        require_pictures(folder)
 
 
 def _add_here(

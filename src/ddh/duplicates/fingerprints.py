@@ -12,7 +12,7 @@ import io
 import math
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -109,13 +109,11 @@ def _header(content: bytes) -> _Header:
     with open_picture(io.BytesIO(content), math.inf) as image:
         width, height = image.size
         has_camera = False
-        try:
+        with suppress(Exception):  # damaged metadata does not spoil good pixels
             exif = image.getexif()
             if exif.get(ORIENTATION) in TURNED:
                 width, height = height, width
             has_camera = bool(exif.get(MAKE) or exif.get(MODEL) or exif.get_ifd(EXIF).get(TAKEN))
-        except Exception:  # damaged metadata does not spoil good pixels
-            pass
         kind = image.format or ""
         return _Header(width, height, kind, has_camera, kind not in _STILLS and _is_animated(image))
 

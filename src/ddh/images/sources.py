@@ -167,6 +167,12 @@ def has_pictures(folder: Path) -> bool:
     return next(picture_files(folder), None) is not None
 
 
+def require_pictures(folder: Path) -> None:
+    """Refuse a folder without picture files, and say what is there instead."""
+    if not has_pictures(folder):
+        ImageFolder(folder)
+
+
 class ImageArray(ImageSource):
     """Pictures held in memory: uint8 (n, h, w), (n, h, w, 1), (n, h, w, 3) or (n, h, w, 4).
 

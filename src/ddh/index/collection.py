@@ -14,10 +14,9 @@ from pathlib import Path
 from numpy.typing import ArrayLike
 
 from ddh._core.errors import InputError
-from ddh.images import ImageFolder
 from ddh.images.decoding import printable, unprintable
 from ddh.images.exif import photo_facts
-from ddh.images.sources import has_pictures, picture_files
+from ddh.images.sources import picture_files, require_pictures
 from ddh.index.base import Index
 from ddh.index.page_settings import rename_tagged
 from ddh.index.roots import SETTING, UNLABELLED, Missing, Root, Roots
@@ -161,8 +160,7 @@ class Collection:
                 "leave out --moved to add it as another one"
             )
         if root is None:
-            if not has_pictures(folder):
-                ImageFolder(folder)  # says what is there instead
+            require_pictures(folder)
             plain = not labelled and not len(self.index) and not len(self.roots)
             taken = {row.key.partition("/")[0] for row in self.index.items()}
             root = Root("" if plain else self.roots.new_label(folder, taken), folder)
@@ -237,7 +235,8 @@ class Collection:
         known = {row.key: row.stamp for row in self.index.items(folder=part or None)}
         bound = self.roots.of(f"{part}/." if part else ".")
         if bound is not None and not bound[0].is_there:
-            found.empty += [] if known else [folder]
+            if not known:
+                found.empty.append(folder)
             return
         for file in self._pictures(folder, part, found):
             if file.key not in known:
@@ -296,7 +295,8 @@ class Collection:
     def _pictures(self, folder: Path, part: str, found: Changes) -> Iterator[PictureFile]:
         paths = picture_files(folder, found.ignored)
         named = sorted((printable(path.relative_to(folder)), path) for path in paths)
-        found.empty += [] if named else [folder]
+        if not named:
+            found.empty.append(folder)
         for name, path in named:
             key = f"{part}/{name}" if part else name
             try:
